@@ -1,0 +1,51 @@
+# One way in for people and for CI: `make` shows what there is.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup build check test servers-test demo up down
+
+# CI takes the committed Cargo.lock or fails; a developer's build may update it.
+LOCKED := $(if $(CI),--locked)
+# Offline, the pinned compiler may be there under another name; then that name is used instead of a download.
+TOOLCHAIN := $(shell tools/setup.sh toolchain)
+ifneq ($(TOOLCHAIN),)
+export RUSTUP_TOOLCHAIN := $(TOOLCHAIN)
+endif
+
+help: ## what there is
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+setup: ## install what building and testing need; quick when nothing is missing
+	@tools/setup.sh
+
+build: ## the release binary
+	@tools/setup.sh rust build
+	cargo build --release $(LOCKED)
+
+check: ## format, lints, unit tests, licences: no servers
+	@tools/setup.sh rust build
+	cargo fmt --check
+	cargo clippy --all-targets $(LOCKED) -- -D warnings
+	cargo test --lib --bins $(LOCKED)
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
+	else echo 'cargo-deny is not installed: licences and sources are not checked'; fi
+
+# `with` stops what it started, whatever happens, and starts nothing that is given from outside: see tools/servers.sh.
+test: check ## check, then tests over real servers, then the demo
+	tools/servers.sh with pg kafka -- $(MAKE) --no-print-directory servers-test
+
+servers-test:
+	cargo test --test main $(LOCKED)
+	@$(MAKE) --no-print-directory demo
+
+# The development profile: everything is built already after `make check`, and the demo measures nothing.
+demo: ## the whole way on this machine, by itself
+	@tools/setup.sh rust build
+	@bin=$${TAILPOST_PG_BIN:-$$(tools/servers.sh bin pg)} && PATH="$$bin:$$PATH" TAILPOST_PG_BIN="$$bin" cargo run --quiet $(LOCKED) -- demo
+
+up: ## start private servers: PostgreSQL and Kafka
+	@tools/servers.sh up pg kafka
+	@echo 'eval "$$(tools/servers.sh env)" sets TAILPOST_TEST_... to their addresses'
+
+down: ## stop all private servers; their data stays
+	@tools/servers.sh down
