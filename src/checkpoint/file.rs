@@ -1,0 +1,271 @@
+//! A checkpoint in a file of its own: `<state-dir>/<pipeline>.json`, with `<pipeline>.lock` beside it.
+//!
+//! A save writes a temporary file, syncs it, renames it over the old one and syncs the folder: a crash at any moment
+//! leaves the old checkpoint or the new one, whole.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::position::Position;
+
+use super::{CheckpointError, CheckpointStore};
+
+/// Of the file's layout.
+const VERSION: u32 = 1;
+
+/// What a file holds.
+#[derive(Debug, Serialize, Deserialize)]
+struct Document {
+    version: u32,
+    pipeline: String,
+    source: String,
+    position: Position,
+}
+
+/// Read first: of a later version nothing else is known.
+#[derive(Debug, Deserialize)]
+struct VersionOnly {
+    version: u32,
+}
+
+/// See each variant's text.
+#[derive(Debug, thiserror::Error)]
+pub enum FileStoreError {
+    #[error("make the state folder `{}`", path.display())]
+    Folder { path: PathBuf, source: io::Error },
+    #[error("lock `{}`", path.display())]
+    Lock { path: PathBuf, source: io::Error },
+    #[error("pipeline `{pipeline}` already runs with the state folder `{}`: stop the other process, or give this one a --state-dir of its own", path.display())]
+    Locked { pipeline: String, path: PathBuf },
+    #[error("read checkpoint `{}`", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("checkpoint `{}` is damaged ({reason}): restore it, or remove it to go on where the slot stands", path.display())]
+    Damaged { path: PathBuf, reason: String },
+    #[error("checkpoint `{}` has version {found}, expected {VERSION}: it was written by a later tailpost", path.display())]
+    Version { path: PathBuf, found: u32 },
+    #[error("checkpoint `{}` belongs to {found}, expected {expected}: give this pipeline a --state-dir of its own, or remove the file to go on where the slot stands", path.display())]
+    Foreign {
+        path: PathBuf,
+        found: String,
+        expected: String,
+    },
+    #[error("save checkpoint `{}`", path.display())]
+    Save { path: PathBuf, source: io::Error },
+}
+
+impl FileStoreError {
+    pub(super) fn can_heal(&self) -> bool {
+        matches!(self, Self::Save { .. })
+    }
+}
+
+/// The checkpoint file of one pipeline, locked against other processes for as long as this lives.
+#[derive(Debug)]
+pub struct FileStore {
+    folder: PathBuf,
+    path: PathBuf,
+    pipeline: String,
+    source: String,
+    /// Held, not used: closing it frees the lock.
+    _lock: File,
+}
+
+impl FileStore {
+    /// Makes the folder where it is missing and takes the lock.
+    ///
+    /// # Errors
+    /// [`FileStoreError::Locked`] when another process has it.
+    pub fn open(folder: &Path, pipeline: &str, source: &str) -> Result<Self, FileStoreError> {
+        let failed = |source| FileStoreError::Folder {
+            path: folder.to_owned(),
+            source,
+        };
+        fs::create_dir_all(folder).map_err(failed)?;
+        let path = folder.join(format!("{pipeline}.lock"));
+        let failed = |source| FileStoreError::Lock {
+            path: path.clone(),
+            source,
+        };
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(FileStoreError::Locked {
+                    pipeline: pipeline.to_owned(),
+                    path: folder.to_owned(),
+                });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        Ok(Self {
+            folder: folder.to_owned(),
+            path: folder.join(format!("{pipeline}.json")),
+            pipeline: pipeline.to_owned(),
+            source: source.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    fn read(&self) -> Result<Option<Position>, FileStoreError> {
+        let path = || self.path.clone();
+        let text = match fs::read(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(FileStoreError::Read { path: path(), source }),
+        };
+        let damaged = |error: serde_json::Error| FileStoreError::Damaged {
+            path: path(),
+            reason: error.to_string(),
+        };
+        let VersionOnly { version } = serde_json::from_slice(&text).map_err(damaged)?;
+        if version != VERSION {
+            return Err(FileStoreError::Version {
+                path: path(),
+                found: version,
+            });
+        }
+        let document: Document = serde_json::from_slice(&text).map_err(damaged)?;
+        if document.pipeline != self.pipeline || document.source != self.source {
+            return Err(FileStoreError::Foreign {
+                path: path(),
+                found: format!("pipeline `{}` with source `{}`", document.pipeline, document.source),
+                expected: format!("pipeline `{}` with source `{}`", self.pipeline, self.source),
+            });
+        }
+        Ok(Some(document.position))
+    }
+}
+
+fn write(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("json.new");
+    let mut file = File::create(&temporary)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    // The rename is durable only once the folder is.
+    File::open(folder)?.sync_all()
+}
+
+impl CheckpointStore for FileStore {
+    async fn load(&mut self) -> Result<Option<Position>, CheckpointError> {
+        Ok(self.read()?)
+    }
+
+    async fn save(&mut self, position: &Position) -> Result<(), CheckpointError> {
+        let document = Document {
+            version: VERSION,
+            pipeline: self.pipeline.clone(),
+            source: self.source.clone(),
+            position: position.clone(),
+        };
+        let (folder, path) = (self.folder.clone(), self.path.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            let mut text = serde_json::to_vec_pretty(&document)?;
+            text.push(b'\n');
+            write(&folder, &path, &text)
+        });
+        let written = written.await.unwrap_or_else(|panic| Err(io::Error::other(panic)));
+        Ok(written.map_err(|source| FileStoreError::Save {
+            path: self.path.clone(),
+            source,
+        })?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::position::{Lsn, Partial, PostgresPosition};
+
+    fn position() -> Position {
+        Position::Postgres(PostgresPosition {
+            system_identifier: 7_400_000_000_000_000_000,
+            timeline: 1,
+            base: Lsn(0x1_0000_0002),
+            partial: Some(Partial {
+                commit: Lsn(0x1_0000_0100),
+                change: Lsn(0x1_0000_0050),
+                index: 3,
+            }),
+            last_event_end: Lsn(5),
+        })
+    }
+
+    #[tokio::test]
+    async fn what_was_saved_is_loaded_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let mut store = FileStore::open(&state, "orders", "pg1").unwrap();
+        assert_eq!(store.load().await.unwrap(), None);
+        store.save(&position()).await.unwrap();
+        drop(store);
+        let mut store = FileStore::open(&state, "orders", "pg1").unwrap();
+        assert_eq!(store.load().await.unwrap(), Some(position()));
+    }
+
+    #[tokio::test]
+    async fn a_cut_file_is_named_as_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = FileStore::open(folder.path(), "orders", "pg1").unwrap();
+        store.save(&position()).await.unwrap();
+        let whole = fs::read(folder.path().join("orders.json")).unwrap();
+        for length in 0..whole.len() - 2 {
+            fs::write(folder.path().join("orders.json"), &whole[..length]).unwrap();
+            let text = store.load().await.unwrap_err().to_string();
+            assert!(
+                text.contains("orders.json") && text.contains("damaged"),
+                "{length}: {text}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_foreign_or_later_file_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        FileStore::open(folder.path(), "orders", "pg1")
+            .unwrap()
+            .save(&position())
+            .await
+            .unwrap();
+        let text = FileStore::open(folder.path(), "orders", "pg2")
+            .unwrap()
+            .load()
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(text.contains("source `pg1`") && text.contains("source `pg2`"), "{text}");
+        fs::write(
+            folder.path().join("orders.json"),
+            r#"{"version": 2, "place": "elsewhere"}"#,
+        )
+        .unwrap();
+        let text = FileStore::open(folder.path(), "orders", "pg1")
+            .unwrap()
+            .load()
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(text.contains("version 2"), "{text}");
+    }
+
+    #[test]
+    fn a_second_process_is_kept_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = FileStore::open(folder.path(), "orders", "pg1").unwrap();
+        assert!(matches!(
+            FileStore::open(folder.path(), "orders", "pg1"),
+            Err(FileStoreError::Locked { .. })
+        ));
+        FileStore::open(folder.path(), "payments", "pg1").unwrap();
+        drop(first);
+        FileStore::open(folder.path(), "orders", "pg1").unwrap();
+    }
+}

@@ -1,0 +1,142 @@
+//! The task that saves: it takes the newest acked position, saves it, and passes it on to be confirmed.
+//!
+//! It stands between the relay and the source, so that nothing can be confirmed that was not saved, and a slow disk holds
+//! up neither.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::position::Position;
+use crate::telemetry::error_chain;
+use crate::telemetry::status::PipelineStatus;
+
+use super::{CheckpointError, CheckpointStore};
+
+/// Saves are at least this far apart, except the last.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+const RETRY: Duration = Duration::from_secs(1);
+/// Saves tried after the end was asked for.
+const LAST_TRIES: u32 = 3;
+
+/// Saves what `acked` says until its sender is gone, then the last of it, and gives the store back.
+///
+/// # Errors
+/// A save that cannot heal, or that failed to the end.
+pub async fn run<S: CheckpointStore>(
+    mut store: S,
+    mut acked: watch::Receiver<Option<Position>>,
+    confirmed: watch::Sender<Option<Position>>,
+    status: Arc<PipelineStatus>,
+) -> (S, Result<(), CheckpointError>) {
+    let mut next_save = Instant::now();
+    let mut ending = false;
+    while !ending {
+        ending = acked.changed().await.is_err();
+        if !ending {
+            tokio::select! {
+                biased; // the end does not wait for the interval
+                () = ended(&mut acked) => ending = true,
+                () = sleep_until(next_save) => {}
+            }
+        }
+        let mut tries = 0;
+        loop {
+            let position = acked.borrow_and_update().clone();
+            let Some(position) = position.filter(|position| confirmed.borrow().as_ref() != Some(position)) else {
+                break;
+            };
+            match store.save(&position).await {
+                Ok(()) => {
+                    status.checkpoint_trouble(None);
+                    status.saved(&position);
+                    // Confirm after the save: the server may recycle its log below at once, and a restart could no
+                    // longer replay it.
+                    confirmed.send_replace(Some(position));
+                    break;
+                }
+                Err(error) => {
+                    tries += 1;
+                    if !error.can_heal() || (ending && tries >= LAST_TRIES) {
+                        return (store, Err(error));
+                    }
+                    let text = error_chain(&error);
+                    if tries == 1 {
+                        tracing::error!(
+                            error = text,
+                            "the checkpoint cannot be saved; nothing is confirmed until it can"
+                        );
+                    }
+                    status.checkpoint_trouble(Some(text));
+                    sleep(RETRY).await;
+                    ending |= acked.has_changed().is_err();
+                }
+            }
+        }
+        next_save = Instant::now() + SAVE_INTERVAL;
+    }
+    (store, Ok(()))
+}
+
+/// Waits until the sender is gone. Cancel safe.
+async fn ended(acked: &mut watch::Receiver<Option<Position>>) {
+    while acked.changed().await.is_ok() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::position::{Lsn, PostgresPosition};
+
+    #[derive(Clone, Default)]
+    struct Recorder(Arc<Mutex<Vec<u64>>>);
+
+    impl CheckpointStore for Recorder {
+        async fn load(&mut self) -> Result<Option<Position>, CheckpointError> {
+            Ok(None)
+        }
+
+        async fn save(&mut self, position: &Position) -> Result<(), CheckpointError> {
+            self.0.lock().unwrap().push(position.log_offset());
+            Ok(())
+        }
+    }
+
+    fn position(base: u64) -> Option<Position> {
+        Some(Position::Postgres(PostgresPosition {
+            system_identifier: 1,
+            timeline: 1,
+            base: Lsn(base),
+            partial: None,
+            last_event_end: Lsn::ZERO,
+        }))
+    }
+
+    fn status() -> Arc<PipelineStatus> {
+        PipelineStatus::new("p".to_owned(), "k".to_owned(), None, Default::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn saves_are_apart_and_the_last_is_made_at_once() {
+        let (acked, receiver) = watch::channel(None);
+        let (confirmed_sender, mut confirmed) = watch::channel(None);
+        let store = Recorder::default();
+        let task = tokio::spawn(run(store.clone(), receiver, confirmed_sender, status()));
+        acked.send_replace(position(1));
+        confirmed.changed().await.unwrap();
+        for base in 2..=5 {
+            acked.send_replace(position(base));
+        }
+        confirmed.changed().await.unwrap();
+        assert_eq!(*store.0.lock().unwrap(), [1, 5]);
+        acked.send_replace(position(6));
+        drop(acked);
+        task.await.unwrap().1.unwrap();
+        assert_eq!(*store.0.lock().unwrap(), [1, 5, 6]);
+        assert_eq!(*confirmed.borrow(), position(6));
+    }
+}

@@ -1,0 +1,55 @@
+//! `tailpost check`: everything on the servers that a pipeline needs, looked at before it runs.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::config;
+use crate::preflight::{Finding, Verdict};
+use crate::telemetry::logs::{self, LogFormat};
+use crate::{sink, source};
+
+#[derive(Debug, Args)]
+pub(super) struct CheckArguments {
+    /// Pipeline files, or folders of them.
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+}
+
+pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
+    logs::start(LogFormat::Text);
+    let loaded = match super::load(&arguments.paths) {
+        Ok(loaded) => loaded,
+        Err(code) => return code,
+    };
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("start the runtime: {error}");
+            return ExitCode::from(super::FAILURE);
+        }
+    };
+    let mut worst = Verdict::Good;
+    for file in loaded {
+        println!("{} ({})", file.pipeline.name, file.path.display());
+        let findings = runtime.block_on(findings(&file.pipeline));
+        for finding in findings {
+            worst = worst.max(finding.verdict);
+            println!("  {finding}");
+        }
+    }
+    if worst == Verdict::Bad {
+        ExitCode::from(super::FAILURE)
+    } else {
+        super::SUCCESS
+    }
+}
+
+async fn findings(pipeline: &config::Pipeline) -> Vec<Finding> {
+    let config::Source::Postgres(postgres) = &pipeline.source;
+    let config::Sink::Kafka(kafka) = &pipeline.sink;
+    let mut findings = source::postgres::preflight(postgres).await;
+    findings.extend(sink::kafka::preflight(kafka, pipeline).await);
+    findings
+}

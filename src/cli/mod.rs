@@ -1,0 +1,96 @@
+//! The command line: one module a command.
+//!
+//! Results go to stdout, log lines and errors to stderr. Exit codes: 0 a clean stop, 1 a failure, 2 a bad configuration
+//! or usage.
+
+mod check;
+mod demo;
+mod run;
+mod validate;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{self, Loaded, ProcessEnvironment};
+
+const SUCCESS: ExitCode = ExitCode::SUCCESS;
+const FAILURE: u8 = 1;
+const BAD_CONFIG: u8 = 2;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "tailpost",
+    version,
+    about = "Relays transactional outbox events from the database's own log to Kafka",
+    after_help = "Example:\n  tailpost run pipelines/orders-postgres.yaml --state-dir /var/lib/tailpost\n\nTAILPOST_LOG sets the log's filter, such as debug or tailpost::source=trace."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run pipelines until stopped.
+    #[command(
+        after_help = "Example:\n  tailpost run pipelines/ --state-dir /var/lib/tailpost --http 0.0.0.0:9095 --log-format json\n\nSIGTERM and SIGINT drain: what was sent is waited for and saved. A second one stops at once."
+    )]
+    Run(run::RunArguments),
+    /// Check pipeline files without any server: every violation, with its line.
+    #[command(
+        after_help = "Example:\n  tailpost validate pipelines/\n\nExit code 0: no violation; 2: violations, one a line on stderr."
+    )]
+    Validate(validate::ValidateArguments),
+    /// Check servers, rights and settings that pipelines need, each with its remedy.
+    #[command(
+        after_help = "Example:\n  tailpost check pipelines/orders-postgres.yaml\n\nExit code 0: the pipelines can run; 1: something is in the way; 2: bad configuration."
+    )]
+    Check(check::CheckArguments),
+    /// Show the whole way on this machine, with a private PostgreSQL and an in-process Kafka broker.
+    #[command(
+        after_help = "Example:\n  tailpost demo\n\nNeeds the PostgreSQL server programs; nothing is left behind."
+    )]
+    Demo(demo::DemoArguments),
+}
+
+/// Runs the process.
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // clap gives 0 to --help and --version, 2 to wrong usage; a closed stdout is nothing to report.
+            let _ = error.print();
+            return if error.use_stderr() {
+                ExitCode::from(BAD_CONFIG)
+            } else {
+                SUCCESS
+            };
+        }
+    };
+    match arguments.command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Validate(arguments) => validate::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
+    }
+}
+
+/// Loads pipeline files, showing notes and violations on stderr.
+fn load(paths: &[PathBuf]) -> Result<Vec<Loaded>, ExitCode> {
+    match config::load_all(paths, &ProcessEnvironment) {
+        Ok(loaded) => {
+            for file in &loaded {
+                for note in &file.notes {
+                    eprintln!("{note}");
+                }
+            }
+            Ok(loaded)
+        }
+        Err(errors) => {
+            eprintln!("{errors}");
+            Err(ExitCode::from(BAD_CONFIG))
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! `tailpost run`: pipelines in one process, each standing alone.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{self, Loaded};
+use crate::relay::supervise::{self, PipelineError, RunOptions};
+use crate::source::postgres::OperatorWord;
+use crate::telemetry::logs::{self, LogFormat};
+use crate::telemetry::status::PipelineStatus;
+use crate::telemetry::{error_chain, http};
+
+#[derive(Debug, Args)]
+pub(super) struct RunArguments {
+    /// Pipeline files, or folders of them.
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Where checkpoints are kept.
+    #[arg(long, value_name = "DIR", default_value = "./data")]
+    state_dir: PathBuf,
+    /// Address of /metrics, /healthz, /readyz and /status, or off.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9095")]
+    http: HttpAddress,
+    /// Stop when the log's end, as it is at the start, is reached.
+    #[arg(long)]
+    once: bool,
+    #[arg(long, value_enum, default_value = "text")]
+    log_format: LogFormat,
+    /// Go on though events may be missing, for this one start; the log says between which positions.
+    #[arg(long, conflicts_with = "from_slot")]
+    accept_gap: bool,
+    /// Set the checkpoint aside and go on where the slot stands, for this one start.
+    #[arg(long)]
+    from_slot: bool,
+}
+
+/// `off`, or an address.
+#[derive(Debug, Clone, Copy)]
+struct HttpAddress(Option<SocketAddr>);
+
+impl FromStr for HttpAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        let parsed = text.parse().map(|address| Self(Some(address)));
+        parsed.map_err(|_| "expected an address such as 127.0.0.1:9095, or off".to_owned())
+    }
+}
+
+pub(super) fn run(arguments: RunArguments) -> ExitCode {
+    logs::start(arguments.log_format);
+    // Everything that can be wrong in the files is found before anything is started.
+    let loaded = match super::load(&arguments.paths) {
+        Ok(loaded) => loaded,
+        Err(code) => return code,
+    };
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(error = %error, "start the runtime");
+            return ExitCode::from(super::FAILURE);
+        }
+    };
+    let code = runtime.block_on(run_all(arguments, loaded));
+    // Threads that still wait for a broker's answer are not waited for.
+    runtime.shutdown_background();
+    code
+}
+
+async fn run_all(arguments: RunArguments, loaded: Vec<Loaded>) -> ExitCode {
+    let stop = CancellationToken::new();
+    if let Err(error) = stop_on_signals(stop.clone()) {
+        tracing::error!(error = %error, "listen for signals");
+        return ExitCode::from(super::FAILURE);
+    }
+    let statuses: Vec<_> = loaded.iter().map(|file| status(&file.pipeline)).collect();
+    if let HttpAddress(Some(address)) = arguments.http {
+        match http::listen(address).await {
+            Ok(listener) => drop(tokio::spawn(http::serve(
+                listener,
+                statuses.clone(),
+                CancellationToken::new(),
+            ))),
+            Err(error) => {
+                tracing::error!(error = error_chain(&error), "start the HTTP endpoints");
+                return ExitCode::from(super::FAILURE);
+            }
+        }
+    }
+    let options = RunOptions {
+        state_dir: arguments.state_dir,
+        once: arguments.once,
+        word: match (arguments.accept_gap, arguments.from_slot) {
+            (true, _) => OperatorWord::AcceptGap,
+            (_, true) => OperatorWord::FromSlot,
+            _ => OperatorWord::Nothing,
+        },
+    };
+    let mut pipelines: JoinSet<Result<(), PipelineError>> = JoinSet::new();
+    for (file, status) in loaded.into_iter().zip(statuses) {
+        pipelines.spawn(supervise::run(file.pipeline, options.clone(), status, stop.clone()));
+    }
+    let mut failed = false;
+    while let Some(ended) = pipelines.join_next().await {
+        match ended {
+            Ok(result) => failed |= result.is_err(),
+            Err(error) => {
+                failed = true;
+                tracing::error!(error = %error, "a pipeline's task failed; this is a fault of tailpost");
+            }
+        }
+    }
+    if failed {
+        ExitCode::from(super::FAILURE)
+    } else {
+        super::SUCCESS
+    }
+}
+
+fn status(pipeline: &config::Pipeline) -> Arc<PipelineStatus> {
+    let config::Sink::Kafka(kafka) = &pipeline.sink;
+    PipelineStatus::new(
+        pipeline.name.clone(),
+        kafka.id.clone(),
+        pipeline.tenant.clone(),
+        pipeline.labels.clone(),
+    )
+}
+
+/// The first SIGTERM or SIGINT drains; the second ends the process at once.
+fn stop_on_signals(stop: CancellationToken) -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if stop.is_cancelled() {
+                tracing::warn!("stopped at once; what was not acknowledged is sent again at the next start");
+                std::process::exit(i32::from(super::FAILURE));
+            }
+            tracing::info!("draining; a second signal stops at once");
+            stop.cancel();
+        }
+    });
+    Ok(())
+}

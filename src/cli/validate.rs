@@ -1,0 +1,25 @@
+//! `tailpost validate`: every violation of pipeline files, without any server.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(super) struct ValidateArguments {
+    /// Pipeline files, or folders of them.
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+}
+
+pub(super) fn run(arguments: &ValidateArguments) -> ExitCode {
+    match super::load(&arguments.paths) {
+        Ok(loaded) => {
+            for file in loaded {
+                println!("{}: pipeline `{}` is valid", file.path.display(), file.pipeline.name);
+            }
+            super::SUCCESS
+        }
+        Err(code) => code,
+    }
+}

@@ -1,0 +1,97 @@
+//! Keys that hold templates, and what is legal in a topic.
+
+use crate::config::document::Value;
+use crate::config::error::Problem;
+use crate::config::placeholder::{self, Segment, is_in_capitals};
+use crate::config::reader::{Field, Read, Reader};
+use crate::config::shown::describe;
+use crate::config::template::{Part, Template, TemplateError, asks_environment};
+
+/// Reads a template: placeholders are event fields, but for `${env:NAME}`, `${file:/path}`, and what DeltaForge took from the
+/// environment by the looks of its name.
+pub(super) fn read_template(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Template> {
+    let Value::Text(source) = &field.node.value else {
+        return Err(reader.wrong_kind(field, "text"));
+    };
+    let segments = match placeholder::split(source) {
+        Ok(segments) => segments,
+        Err(message) => return Err(reader.report(field, Problem::Placeholder { message })),
+    };
+    let mut template = Template::empty();
+    let mut result = Ok(());
+    for segment in segments {
+        match segment {
+            Segment::Literal(text) => template.push_literal(&text),
+            Segment::Placeholder(asked) if asks_environment(asked) => {
+                match placeholder::resolve(asked, reader.environment) {
+                    Ok(text) => template.push_literal(&text),
+                    Err(problem) => result = Err(reader.report(field, problem)),
+                }
+            }
+            Segment::Placeholder(name) => match deltaforge_variable(reader, name) {
+                Some(text) => {
+                    template.push_literal(&text);
+                    reader.note(
+                        field,
+                        format!("`${{{name}}}` is taken from the environment; write `${{env:{name}}}`"),
+                    );
+                }
+                None => {
+                    if let Err(err) = template.push_field(name) {
+                        let example = if err == TemplateError::FieldDefault {
+                            ""
+                        } else {
+                            "; write `$${` for the characters themselves"
+                        };
+                        result = Err(reader.refuse(field, format!("{err}{example}")));
+                    }
+                }
+            },
+        }
+    }
+    result.map(|()| template)
+}
+
+fn deltaforge_variable(reader: &Reader<'_>, name: &str) -> Option<String> {
+    if reader.is_deltaforge() && is_in_capitals(name) {
+        reader.environment.variable(name)
+    } else {
+        None
+    }
+}
+
+/// Kafka's own rule for a topic's name.
+pub(super) const TOPIC: &str = "a topic of a-z, A-Z, 0-9, `.`, `_` and `-`, 1 to 249 characters, neither `.` nor `..`";
+
+pub(super) fn is_topic(name: &str) -> bool {
+    !name.is_empty() && is_topic_text(name) && name != "." && name != ".."
+}
+
+fn is_topic_text(text: &str) -> bool {
+    text.len() <= 249
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+/// A template whose literal text is legal in a topic; what its fields bring is seen event by event.
+pub(super) fn read_topic_template(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Template> {
+    let template = read_template(reader, field)?;
+    let literals: String = template
+        .parts()
+        .iter()
+        .filter_map(|part| match part {
+            Part::Literal(text) => Some(text.as_str()),
+            Part::Field(_) => None,
+        })
+        .collect();
+    let legal = if template.is_constant() {
+        is_topic(&literals)
+    } else {
+        is_topic_text(&literals)
+    };
+    if legal {
+        return Ok(template);
+    }
+    Err(reader.unexpected(field, TOPIC, describe(&field.node.value)))
+}

@@ -1,0 +1,241 @@
+//! Pipeline files: from YAML to a typed [`Pipeline`], or to every violation at once.
+//!
+//! The way of a file: `document` reads the text into a tree that loses nothing; the readers under `file` walk it with
+//! `reader`, which fills in the environment (`placeholder`) and records each violation under its dotted path; at the end
+//! the places of what was recorded are looked up in the text. A pipeline comes out only when nothing was recorded.
+//!
+//! Placeholders are filled in after parsing, so a variable's value can never become YAML, nor a field of a template. What comes
+//! from the environment, a secret file, a DSN or `client_conf` is in no violation and in no Debug.
+
+mod document;
+pub mod dsn;
+mod dsn_syntax;
+pub mod environment;
+pub mod error;
+mod file;
+pub mod pattern;
+pub mod pipeline;
+mod placeholder;
+mod quantity;
+mod reader;
+mod shown;
+mod suggest;
+pub mod template;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+pub use dsn::PostgresDsn;
+pub use environment::{Environment, ProcessEnvironment};
+pub use error::{ConfigError, ConfigErrors, Note, Place, Problem, Violation};
+pub use pattern::{NamePattern, OutboxPattern, PrefixPattern};
+pub use pipeline::{
+    Columns, CreateTopics, Delivery, Envelope, ErrorPolicies, ErrorPolicy, Kafka, Outbox, OutboxSelection, Pipeline,
+    Postgres, Processor, Sink, Source, Ssl, SslMode, Start,
+};
+pub use template::Template;
+
+use reader::{Finding, Reader};
+
+/// More than a person would read.
+const MAX_VIOLATIONS: usize = 500;
+/// Each place costs a reading of the text, so a text of a size that no pipeline has gets fewer: 16 at a mebibyte.
+const MAX_PLACING_BYTES: usize = 16 * 1024 * 1024;
+
+/// A file that is in order.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    pub path: PathBuf,
+    pub pipeline: Pipeline,
+    /// What a person should know, in the file's order.
+    pub notes: Vec<Note>,
+    name_place: Option<Place>,
+}
+
+/// Reads one pipeline file.
+///
+/// # Errors
+/// Every violation of the file, or that it cannot be read at all.
+pub fn load(path: &Path, environment: &impl Environment) -> Result<Loaded, ConfigError> {
+    let bytes = read_file(path).map_err(|err| ConfigError::of_path(path, Problem::Unreadable { kind: err.kind() }))?;
+    let text = String::from_utf8(bytes).map_err(|_| ConfigError::of_path(path, Problem::NotUtf8))?;
+    load_text(path, &text, environment)
+}
+
+/// Reads pipeline files, and of each folder those that end in `.yaml` or `.yml`, in the order of their names, hidden ones and
+/// folders inside left out.
+///
+/// # Errors
+/// Every violation of every file; a folder without a file; two files with one `metadata.name`.
+pub fn load_all(paths: &[PathBuf], environment: &impl Environment) -> Result<Vec<Loaded>, ConfigErrors> {
+    let mut loaded = Vec::new();
+    let mut errors = Vec::new();
+    for path in paths {
+        match files_of(path) {
+            Ok(files) => {
+                for file in files {
+                    match load(&file, environment) {
+                        Ok(pipeline) => loaded.push(pipeline),
+                        Err(err) => errors.push(err),
+                    }
+                }
+            }
+            Err(problem) => errors.push(ConfigError::of_path(path, problem)),
+        }
+    }
+    errors.extend(same_names(&loaded));
+    if errors.is_empty() {
+        Ok(loaded)
+    } else {
+        Err(ConfigErrors { errors })
+    }
+}
+
+fn same_names(loaded: &[Loaded]) -> Vec<ConfigError> {
+    let mut first: HashMap<&str, &Path> = HashMap::new();
+    let mut errors = Vec::new();
+    for Loaded {
+        path,
+        pipeline,
+        name_place,
+        ..
+    } in loaded
+    {
+        if let Some(other) = first.get(pipeline.name.as_str()) {
+            let problem = Problem::SameName {
+                name: pipeline.name.clone(),
+                other: other.to_path_buf(),
+            };
+            let violation = Violation {
+                file: path.clone(),
+                place: *name_place,
+                path: "metadata.name".to_owned(),
+                problem,
+            };
+            errors.push(ConfigError {
+                path: path.clone(),
+                violations: vec![violation],
+            });
+        } else {
+            first.insert(&pipeline.name, path);
+        }
+    }
+    errors
+}
+
+fn files_of(path: &Path) -> Result<Vec<PathBuf>, Problem> {
+    let unreadable = |err: io::Error| Problem::Unreadable { kind: err.kind() };
+    if !std::fs::metadata(path).map_err(unreadable)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        let hidden = file
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let is_yaml = file
+            .extension()
+            .is_some_and(|extension| extension == "yaml" || extension == "yml");
+        if is_yaml && !hidden && !file.is_dir() {
+            files.push(file);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        Err(Problem::EmptyFolder)
+    } else {
+        Ok(files)
+    }
+}
+
+/// Never more than a document may have, so that a path to something endless ends.
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?
+        .take(document::MAX_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn load_text(path: &Path, text: &str, environment: &impl Environment) -> Result<Loaded, ConfigError> {
+    let root = document::parse(text).map_err(|unreadable| {
+        let mut error = ConfigError::of_path(path, unreadable.problem);
+        error
+            .violations
+            .iter_mut()
+            .for_each(|violation| violation.place = unreadable.place);
+        error
+    })?;
+    let mut reader = Reader::new(environment);
+    let named = file::read(&mut reader, &root);
+    let Reader { violations, notes, .. } = reader;
+    match named {
+        Ok(file::Named { pipeline, name_number }) if violations.is_empty() => {
+            let numbers = [name_number].into_iter().chain(notes.iter().map(|note| note.number));
+            let places = document::locate(text, &numbers.take(most_places(text)).collect());
+            let mut notes: Vec<Note> = notes
+                .into_iter()
+                .map(
+                    |Finding {
+                         number,
+                         path: key,
+                         what: message,
+                     }| Note {
+                        file: path.to_owned(),
+                        place: places.get(&number).copied(),
+                        path: key,
+                        message,
+                    },
+                )
+                .collect();
+            notes.sort_by_key(|note| note.place);
+            Ok(Loaded {
+                path: path.to_owned(),
+                pipeline,
+                notes,
+                name_place: places.get(&name_number).copied(),
+            })
+        }
+        _ => Err(ConfigError {
+            path: path.to_owned(),
+            violations: place_all(path, text, violations),
+        }),
+    }
+}
+
+fn most_places(text: &str) -> usize {
+    MAX_VIOLATIONS.min(MAX_PLACING_BYTES / text.len().max(1))
+}
+
+/// Violations with their places, in the file's order.
+fn place_all(file: &Path, text: &str, mut findings: Vec<Finding<Problem>>) -> Vec<Violation> {
+    // Numbers follow the text, but for what is behind an alias.
+    findings.sort_by_key(|finding| finding.number);
+    let shown = most_places(text);
+    let count = findings.len().saturating_sub(shown);
+    findings.truncate(shown);
+    let numbers: BTreeSet<usize> = findings.iter().map(|finding| finding.number).collect();
+    let places: BTreeMap<usize, Place> = document::locate(text, &numbers);
+    let violation = |Finding { number, path, what }| Violation {
+        file: file.to_owned(),
+        place: places.get(&number).copied(),
+        path,
+        problem: what,
+    };
+    let mut violations: Vec<Violation> = findings.into_iter().map(violation).collect();
+    violations.sort_by_key(|violation| violation.place);
+    if count > 0 {
+        violations.push(Violation {
+            file: file.to_owned(),
+            place: None,
+            path: String::new(),
+            problem: Problem::More { count },
+        });
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+use std::fs;
+
+use super::*;
+
+fn file(folder: &Path, name: &str, pipeline: &str) -> PathBuf {
+    let path = folder.join(name);
+    fs::write(&path, ours().replace("order-events", pipeline)).unwrap();
+    path
+}
+
+#[test]
+fn a_folder_gives_its_yaml_files_by_name_without_hidden_ones_and_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, pipeline) in [
+        ("b.yaml", "b"),
+        ("a.yml", "a"),
+        (".c.yaml", "c"),
+        ("d.txt", "d"),
+        ("e.yaml~", "e"),
+    ] {
+        file(folder.path(), name, pipeline);
+    }
+    fs::create_dir(folder.path().join("sub.yaml")).unwrap();
+    file(&folder.path().join("sub.yaml"), "f.yaml", "f");
+    let apart = tempfile::tempdir().unwrap();
+    let single = file(apart.path(), "named.conf", "single");
+    let loaded = load_all(&[single, folder.path().to_owned()], &environment()).unwrap();
+    let names: Vec<_> = loaded.iter().map(|loaded| loaded.pipeline.name.as_str()).collect();
+    assert_eq!(names, ["single", "a", "b"]);
+}
+
+#[test]
+fn a_missing_path_and_an_empty_folder_are_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("none.yaml");
+    let errors = load_all(&[missing.clone(), folder.path().to_owned()], &environment()).unwrap_err();
+    assert_eq!(
+        errors.to_string(),
+        format!(
+            "{}: cannot be read: entity not found\n{}: no pipeline files in this folder: expected names that end in .yaml or .yml",
+            missing.display(),
+            folder.path().display()
+        )
+    );
+    assert_eq!(load(&missing, &environment()).unwrap_err().violations.len(), 1);
+}
+
+#[test]
+fn the_violations_of_all_files_are_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    file(folder.path(), "a.yaml", "Bad A");
+    file(folder.path(), "b.yaml", "Bad B");
+    let errors = load_all(&[folder.path().to_owned()], &environment()).unwrap_err();
+    assert_eq!(errors.violations().count(), 2);
+}
+
+#[test]
+fn two_files_with_one_name_are_refused_and_both_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = file(folder.path(), "a.yaml", "same");
+    let second = file(folder.path(), "b.yaml", "same");
+    let errors = load_all(&[folder.path().to_owned()], &environment()).unwrap_err();
+    let expected = format!(
+        "{}:4:9: metadata.name: pipeline `same` is also in {}: expected one file for a name",
+        second.display(),
+        first.display()
+    );
+    assert_eq!(errors.to_string(), expected);
+}
+
+#[test]
+fn what_is_no_text_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.yaml");
+    fs::write(&path, b"a: \xff\n").unwrap();
+    assert!(
+        load(&path, &environment())
+            .unwrap_err()
+            .to_string()
+            .ends_with("a.yaml: is not UTF-8 text")
+    );
+    fs::write(&path, "x".repeat(2 * document::MAX_BYTES)).unwrap();
+    assert!(
+        load(&path, &environment())
+            .unwrap_err()
+            .to_string()
+            .ends_with("expected at most 1 MiB of text")
+    );
+    assert!(load(Path::new("/dev/zero"), &environment()).is_err());
+}
+
+#[test]
+fn the_ready_files_load_without_a_note() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines");
+    for name in ["orders-postgres.yaml", "outbox-table-postgres.yaml"] {
+        let loaded = load(&folder.join(name), &environment()).unwrap();
+        assert_eq!(loaded.notes, []);
+    }
+}

@@ -1,0 +1,88 @@
+use proptest::prelude::*;
+
+use super::*;
+
+/// A file with most kinds of values, for mutations to bite.
+fn rich() -> String {
+    source_with("create: true\n      max_message_bytes: 64MiB\n      start: {lsn: 0/10}")
+        .replace(
+            "        id: k1\n",
+            "        id: k1\n        create_topics: {partitions: 1}\n        client_conf: {linger.ms: 5}\n",
+        )
+        .replace(
+            "spec:\n",
+            "spec:\n  delivery: {drain_timeout: 30s}\n  errors: {invalid: skip}\n",
+        )
+}
+
+fn check(text: &str) {
+    match load_with(text, &environment()) {
+        Ok(loaded) => drop(format!("{loaded:?}")),
+        Err(err) => {
+            assert!(!err.violations.is_empty());
+            for violation in &err.violations {
+                let line = violation.to_string();
+                assert!(!line.contains('\n'), "{line}");
+                if let Some(place) = violation.place {
+                    assert!(
+                        place.line <= text.split(['\n', '\r']).count().max(1) + 1,
+                        "{line}\n{text}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn loading_never_panics_on_any_text(text in "\\PC{0,200}") {
+        check(&text);
+    }
+
+    #[test]
+    fn loading_never_panics_on_a_mutated_file(
+        edits in proptest::collection::vec((any::<prop::sample::Index>(), 0..12_usize, "[-a-z:&*!|>{}\\[\\],'\"# \n?%<~0-9$.é\t]{0,4}"), 1..6)
+    ) {
+        let mut text: Vec<char> = rich().chars().collect();
+        for (at, removed, inserted) in edits {
+            let start = at.index(text.len().max(1)).min(text.len());
+            let end = (start + removed).min(text.len());
+            text.splice(start..end, inserted.chars());
+        }
+        check(&text.into_iter().collect::<String>());
+    }
+
+    #[test]
+    fn any_value_under_any_key_is_taken_or_refused(at in any::<prop::sample::Index>(), value in prop::sample::select(vec![
+        "~", "1", "1.5", "true", "x", "''", "[]", "{}", "[~]", "{a: ~}", "!t x", "\"${A}\"", "\"${\"", "-1", "1e400", "99999999999999999999999999999999999999999",
+    ])) {
+        let text = rich();
+        let lines: Vec<&str> = text.lines().collect();
+        let valued: Vec<usize> = (0..lines.len()).filter(|&index| lines[index].contains(": ")).collect();
+        let index = valued[at.index(valued.len())];
+        let replaced = format!("{}: {value}", lines[index].split(": ").next().unwrap());
+        let text = lines.iter().enumerate().map(|(line, text)| if line == index { replaced.as_str() } else { text }).collect::<Vec<_>>().join("\n");
+        check(&text);
+    }
+
+    /// An unknown key put anywhere into a mapping is reported exactly there.
+    #[test]
+    fn an_unknown_key_is_placed_exactly(at in any::<prop::sample::Index>(), note in "(# [a-zé]{0,9}\n){0,3}") {
+        let text = rich();
+        let lines: Vec<&str> = text.lines().collect();
+        let keys: Vec<usize> = (1..lines.len())
+            .filter(|&index| !lines[index].trim_start().starts_with('-') && !lines[index - 1].ends_with("columns:"))
+            .collect();
+        let index = keys[at.index(keys.len())];
+        let indent = lines[index].len() - lines[index].trim_start().len();
+        let mut changed: Vec<String> = lines.iter().map(|&line| line.to_owned()).collect();
+        changed.insert(index, format!("{note}{}zzzzzzzz: 1", " ".repeat(indent)));
+        let err = load_with(&changed.join("\n"), &environment()).unwrap_err();
+        prop_assert_eq!(err.violations.len(), 1);
+        let expected = Place { line: index + 1 + note.matches('\n').count(), column: indent + 1 };
+        prop_assert_eq!(err.violations[0].place, Some(expected));
+    }
+}

@@ -1,0 +1,520 @@
+use std::time::Duration;
+
+use secrecy::ExposeSecret;
+
+use super::*;
+use crate::config::pipeline::{Columns, CreateTopics, Envelope, ErrorPolicy, Start};
+use crate::position::Lsn;
+
+#[test]
+fn the_example_loads_in_both_versions() {
+    for text in [EXAMPLE.to_owned(), ours()] {
+        let loaded = loaded(&text);
+        assert_eq!(loaded.notes, []);
+        let pipeline = &loaded.pipeline;
+        assert_eq!(
+            (pipeline.name.as_str(), pipeline.tenant.as_deref()),
+            ("order-events", Some("acme"))
+        );
+        let source = postgres(&loaded);
+        assert_eq!(source.dsn.to_string(), "postgres://app@db:5433/shop");
+        assert_eq!(
+            (source.id.as_str(), source.slot.as_str(), source.publication.as_str()),
+            ("pg1", "orders_slot", "orders_pub")
+        );
+        assert!(source.tables[0].matches("public", "orders") && source.tables.len() == 1);
+        assert!(source.outbox.prefixes[0].matches("outbox") && source.outbox.tables.is_empty());
+        let processor = outbox(&loaded);
+        assert_eq!(
+            processor.topic.as_ref().unwrap().to_string(),
+            "${aggregate_type}.${event_type}"
+        );
+        assert_eq!(processor.default_topic.as_deref(), Some("events.unrouted"));
+        assert!(processor.raw_payload);
+        let sink = kafka(&loaded);
+        assert_eq!((sink.id.as_str(), sink.brokers.as_str()), ("k1", "k1:9092,k2:9092"));
+        assert_eq!(sink.topic.as_ref().unwrap().to_string(), "events.fallback");
+    }
+}
+
+#[test]
+fn defaults_are_those_of_the_contract() {
+    let text = "apiVersion: tailpost/v1\nkind: Pipeline\nmetadata: {name: a}\nspec:\n  source: {type: postgres, config: {id: s, dsn: host=h, slot: s, publication: p, outbox: {prefixes: ['*']}}}\n  processors: [{type: outbox}]\n  sinks: [{type: kafka, config: {id: k, brokers: 'h:1'}}]\n";
+    let loaded = loaded(text);
+    let source = postgres(&loaded);
+    assert!(source.create && source.tables.is_empty() && source.start == Start::Earliest);
+    assert_eq!(source.max_message_bytes, 64 << 20);
+    let processor = outbox(&loaded);
+    assert_eq!((processor.id.as_str(), processor.tables.len()), ("outbox", 0));
+    assert_eq!(
+        (&processor.topic, &processor.default_topic, &processor.key),
+        (&None, &None, &None)
+    );
+    assert!(!processor.raw_payload && !processor.strict && processor.additional_headers.is_empty());
+    let columns = &processor.columns;
+    assert_eq!(
+        [&columns.payload, &columns.aggregate_type, &columns.aggregate_id],
+        ["payload", "aggregate_type", "aggregate_id"]
+    );
+    assert_eq!(
+        [&columns.event_type, &columns.topic, &columns.event_id],
+        ["event_type", "topic", "id"]
+    );
+    let sink = kafka(&loaded);
+    assert_eq!(
+        (&sink.topic, &sink.key, sink.envelope, sink.create_topics),
+        (&None, &None, Envelope::Native, None)
+    );
+    assert!(sink.client_conf.is_empty());
+    let pipeline = &loaded.pipeline;
+    assert_eq!(
+        (&pipeline.tenant, pipeline.labels.len(), pipeline.annotations.len()),
+        (&None, 0, 0)
+    );
+    let errors = pipeline.errors;
+    assert_eq!(
+        [errors.invalid, errors.unroutable, errors.rejected],
+        [ErrorPolicy::Halt; 3]
+    );
+    let delivery = pipeline.delivery;
+    assert_eq!(
+        (delivery.max_in_flight_events, delivery.max_in_flight_bytes),
+        (20_000, 32 << 20)
+    );
+    assert_eq!(
+        (delivery.drain_timeout, delivery.stall_timeout),
+        (Duration::from_secs(30), Duration::from_secs(60))
+    );
+}
+
+#[test]
+fn every_key_reaches_the_pipeline() {
+    let text = r#"apiVersion: tailpost/v1
+kind: Pipeline
+metadata: {name: 0.a_b-c, labels: {team: "1", "app.io/x": y}, annotations: {note: ""}}
+spec:
+  source:
+    type: postgres
+    config:
+      id: s
+      dsn: host=h
+      slot: s_1
+      publication: "My Pub"
+      create: false
+      max_message_bytes: 2MB
+      tables: ["a.*", b]
+      outbox: {prefixes: ["x.%"], tables: [public.outbox]}
+      start: {lsn: 16/B374D848}
+  processors:
+    - type: outbox
+      id: first
+      tables: [a.b, c]
+      key: "${aggregate_id}-x"
+      columns: {payload: p, aggregate_type: at, aggregate_id: ai, event_type: et, topic: t, event_id: e}
+      additional_headers: {x-b: b, x-a: a}
+      strict: true
+  sinks:
+    - type: kafka
+      config:
+        id: k
+        brokers: "a:1 , [::1]:2"
+        key: "${id}"
+        envelope: {type: native}
+        required: true
+        exactly_once: false
+        create_topics: {partitions: 6, replication_factor: 3}
+        client_conf: {linger.ms: 5, compression.type: zstd, socket.keepalive.enable: true, max.in.flight: "5", sasl.password: "${KAFKA_BROKERS}"}
+  errors: {invalid: skip, unroutable: skip, rejected: halt}
+  delivery: {max_in_flight_events: 1, max_in_flight_bytes: 65536, drain_timeout: 0s, stall_timeout: 1500ms}
+  checkpoint: {type: file}
+"#;
+    let loaded = loaded(text);
+    let pipeline = &loaded.pipeline;
+    assert_eq!(pipeline.labels, variables(&[("team", "1"), ("app.io/x", "y")]));
+    assert_eq!(pipeline.annotations, variables(&[("note", "")]));
+    let source = postgres(&loaded);
+    assert_eq!((source.create, source.max_message_bytes), (false, 2_000_000));
+    assert_eq!(source.start, Start::Lsn(Lsn(0x16_B374_D848)));
+    assert!(source.tables[0].matches("a", "x") && source.tables[1].matches("any", "b"));
+    assert!(source.outbox.prefixes[0].matches("x.y") && source.outbox.tables[0].is_literal());
+    let processor = outbox(&loaded);
+    assert!(processor.tables[0].matches_table("a", "b") && processor.tables[1].matches_prefix("c"));
+    assert_eq!(processor.key.as_ref().unwrap().to_string(), "${aggregate_id}-x");
+    let [payload, aggregate_type, aggregate_id, event_type, topic, event_id] =
+        ["p", "at", "ai", "et", "t", "e"].map(str::to_owned);
+    assert_eq!(
+        processor.columns,
+        Columns {
+            payload,
+            aggregate_type,
+            aggregate_id,
+            event_type,
+            topic,
+            event_id
+        }
+    );
+    let headers: Vec<_> = processor
+        .additional_headers
+        .iter()
+        .map(|(name, column)| format!("{name}={column}"))
+        .collect();
+    assert_eq!(headers, ["x-b=b", "x-a=a"]);
+    assert!(processor.strict && processor.id == "first");
+    let sink = kafka(&loaded);
+    assert_eq!(sink.brokers, "a:1,[::1]:2");
+    assert_eq!(
+        sink.create_topics,
+        Some(CreateTopics {
+            partitions: 6,
+            replication_factor: 3
+        })
+    );
+    let conf: Vec<_> = sink
+        .client_conf
+        .iter()
+        .map(|(name, value)| format!("{name}={}", value.expose_secret()))
+        .collect();
+    assert_eq!(
+        conf,
+        [
+            "linger.ms=5",
+            "compression.type=zstd",
+            "socket.keepalive.enable=true",
+            "max.in.flight=5",
+            "sasl.password=k1:9092,k2:9092"
+        ]
+    );
+    assert_eq!(
+        (pipeline.errors.invalid, pipeline.errors.rejected),
+        (ErrorPolicy::Skip, ErrorPolicy::Halt)
+    );
+    assert_eq!(pipeline.delivery.max_in_flight_bytes, 65_536);
+    assert_eq!(
+        (pipeline.delivery.drain_timeout, pipeline.delivery.stall_timeout),
+        (Duration::ZERO, Duration::from_millis(1500))
+    );
+}
+
+#[test]
+fn what_is_to_come_is_refused_as_not_available_yet() {
+    for (text, what) in [
+        (with("type: postgres", "type: mysql"), "source type `mysql`"),
+        (with("type: postgres", "type: mariadb"), "source type `mariadb`"),
+        (source_with("server_id: 1"), "`server_id`"),
+        (source_with("start: {gtid: x}"), "`start` at a gtid"),
+        (sink_with("exactly_once: true"), "`exactly_once: true`"),
+        (sink_with("transactional_id: x"), "`transactional_id`"),
+        (sink_with("required: false"), "`required: false`"),
+        (sink_with("envelope: debezium"), "envelope `debezium`"),
+        (
+            sink_with("envelope: {type: cloudevents, type_prefix: x}"),
+            "envelope `cloudevents`",
+        ),
+        (
+            spec_with("dead_letter: {type: kafka, config: {topic: x}}"),
+            "`dead_letter`",
+        ),
+        (
+            spec_with("errors: {rejected: dead_letter}"),
+            "error policy `dead_letter`",
+        ),
+        (
+            spec_with("checkpoint: {type: kafka, config: {topic: x}}"),
+            "checkpoint type `kafka`",
+        ),
+        (
+            spec_with("delivery: {transaction_interval: 100ms}"),
+            "`transaction_interval`",
+        ),
+        (
+            format!("{}    - {{type: kafka, config: {{id: k2, brokers: 'a:1'}}}}\n", ours()),
+            "more than one sink",
+        ),
+    ] {
+        let line = violation(&text);
+        assert!(line.contains(&format!("{what} is not available yet")), "{line}");
+    }
+    assert_eq!(violations(&source_with("start: {file: x, pos: 4}")).len(), 2);
+    for sound in [
+        sink_with("exactly_once: false"),
+        sink_with("required: true"),
+        sink_with("envelope: native"),
+    ] {
+        loaded(&sound);
+    }
+}
+
+#[test]
+fn values_out_of_their_rules_are_refused() {
+    let long = "x".repeat(64);
+    let too_long_topic = "x".repeat(250);
+    for (text, expected) in [
+        (
+            with("name: order-events", "name: -a"),
+            "metadata.name: expected a name of",
+        ),
+        (
+            with("name: order-events", &format!("name: {long}")),
+            "metadata.name: expected a name of",
+        ),
+        (with("name: order-events", "name: ''"), "found empty text"),
+        (
+            with("slot: orders_slot", &format!("slot: {long}")),
+            "slot: expected a slot name",
+        ),
+        (with("slot: orders_slot", "slot: a-b"), "slot: expected a slot name"),
+        (
+            with("publication: orders_pub", "publication: ''"),
+            "publication: expected a publication's name",
+        ),
+        (
+            with("publication: orders_pub", &format!("publication: {}", "é".repeat(32))),
+            "1 to 63 bytes",
+        ),
+        (with("id: k1", "id: ''"), "id: expected text that is not empty"),
+        (
+            with("default_topic: \"events.unrouted\"", "default_topic: ''"),
+            "expected a topic of",
+        ),
+        (
+            with("default_topic: \"events.unrouted\"", "default_topic: a b"),
+            "expected a topic of",
+        ),
+        (
+            with("default_topic: \"events.unrouted\"", "default_topic: ."),
+            "expected a topic of",
+        ),
+        (
+            with(
+                "default_topic: \"events.unrouted\"",
+                &format!("default_topic: {too_long_topic}"),
+            ),
+            "expected a topic of",
+        ),
+        (with("topic: \"events.fallback\"", "topic: .."), "expected a topic of"),
+        (with("topic: \"events.fallback\"", "topic: ''"), "expected a topic of"),
+        (
+            with("topic: \"events.fallback\"", "topic: \"a ${b}\""),
+            "expected a topic of",
+        ),
+        (with("brokers: ${KAFKA_BROKERS}", "brokers: ''"), "expected `host:port`"),
+        (
+            with("brokers: ${KAFKA_BROKERS}", "brokers: 'a:1,'"),
+            "expected `host:port`",
+        ),
+        (with("brokers: ${KAFKA_BROKERS}", "brokers: a"), "expected `host:port`"),
+        (
+            with("brokers: ${KAFKA_BROKERS}", "brokers: 'a:0'"),
+            "expected `host:port`",
+        ),
+        (
+            with("brokers: ${KAFKA_BROKERS}", "brokers: 'a b:1'"),
+            "expected `host:port`",
+        ),
+        (
+            with("brokers: ${KAFKA_BROKERS}", "brokers: ['a:1']"),
+            "expected text, found a list",
+        ),
+        (
+            source_with("max_message_bytes: 1023"),
+            "expected 1KiB to 1GiB, found 1023",
+        ),
+        (
+            source_with("max_message_bytes: 2GiB"),
+            "expected 1KiB to 1GiB, found `2GiB`",
+        ),
+        (source_with("max_message_bytes: -1"), "expected a size"),
+        (source_with("start: {lsn: 0/0}"), "expected an LSN"),
+        (source_with("start: {lsn: x}"), "expected an LSN"),
+        (source_with("start: {}"), "start.lsn: missing key: expected an LSN"),
+        (source_with("start: [a]"), "expected earliest, latest or {lsn: ...}"),
+        (source_with("create: 1"), "expected true or false, found the number 1"),
+        (
+            sink_with("create_topics: {partitions: 0}"),
+            "expected a whole number from 1 to",
+        ),
+        (sink_with("create_topics: {}"), "partitions: missing key"),
+        (
+            sink_with("create_topics: {partitions: 1, replication_factor: 0}"),
+            "expected 1 or more, or -1",
+        ),
+        (sink_with("create_topics: {partitions: '3'}"), "remove the quotes"),
+        (
+            sink_with("create_topics: {partitions: 99999999999999999999999999999999999999999999}"),
+            "create_topics.partitions: expected",
+        ),
+        (
+            spec_with("delivery: {max_in_flight_events: 0}"),
+            "from 1 to 10000000, found 0",
+        ),
+        (spec_with("delivery: {max_in_flight_bytes: 1KiB}"), "expected 64KiB to"),
+        (spec_with("delivery: {stall_timeout: 999ms}"), "expected 1s to 24h"),
+        (spec_with("delivery: {stall_timeout: 25h}"), "expected 1s to 24h"),
+        (spec_with("delivery: {drain_timeout: 1.5s}"), "expected a duration"),
+        (spec_with("delivery: {drain_timeout: 0}"), "add a unit"),
+        (
+            spec_with("errors: {invalid: ignore}"),
+            "expected `halt` or `skip` or `dead_letter`",
+        ),
+        (spec_with("checkpoint: {}"), "checkpoint.type: missing key"),
+        (spec_with("checkpoint: {type: redis}"), "expected `file`"),
+        (processor_with("additional_headers: {'': a}"), "expected a header name"),
+        (
+            processor_with("additional_headers: {a: ''}"),
+            "expected text that is not empty",
+        ),
+        (
+            processor_with("additional_headers: {df-event-type: a}"),
+            "tailpost sets this header itself",
+        ),
+        (
+            processor_with("columns: {payload: ''}"),
+            "expected text that is not empty",
+        ),
+        (processor_with("id: ''"), "expected text that is not empty"),
+        (processor_with("tables: ['']"), "a pattern that is not empty"),
+        (
+            with("tables: [public.orders]", "tables: [a.b.c]"),
+            "a table, or schema.table",
+        ),
+    ] {
+        let all = violations(&text).join("\n");
+        assert!(all.contains(expected), "{expected}:\n{all}");
+    }
+}
+
+#[test]
+fn a_source_with_nothing_to_publish_is_refused() {
+    let text = with(
+        "      tables: [public.orders]\n      outbox:\n        prefixes: [outbox]\n",
+        "",
+    );
+    let line = violation(&text);
+    assert!(
+        line.starts_with("10:7: spec.source.config: nothing to publish"),
+        "{line}"
+    );
+    assert!(
+        violation(&with(
+            "      tables: [public.orders]\n      outbox:\n        prefixes: [outbox]\n",
+            "      tables: []\n"
+        ))
+        .contains("nothing to publish")
+    );
+}
+
+#[test]
+fn sinks_and_processors_of_others_are_refused_by_name() {
+    for (text, expected) in [
+        (
+            with("type: kafka", "type: redis"),
+            "sink type `redis` is not supported; expected `kafka`",
+        ),
+        (
+            with("- type: outbox", "- type: javascript"),
+            "processor type `javascript` is not supported; expected `outbox`",
+        ),
+        (
+            with("type: postgres", "type: turso"),
+            "source type `turso` is not supported; expected `postgres`",
+        ),
+        (with("type: postgres", "type: postgresql"), "did you mean `postgres`?"),
+        (
+            with("    - type: kafka\n", "    - typ: kafka\n"),
+            "sinks[0].type: missing key",
+        ),
+    ] {
+        let all = violations(&text).join("\n");
+        assert!(all.contains(expected), "{all}");
+    }
+    let start = ours().find("  sinks:").unwrap();
+    let no_sink = format!("{}  sinks: []\n", &ours()[..start]);
+    assert_eq!(
+        violation(&no_sink),
+        "22:10: spec.sinks: expected one sink, found an empty list"
+    );
+    assert!(violation(&ours()[..start]).ends_with("spec.sinks: missing key: expected a list with one sink"));
+}
+
+#[test]
+fn client_conf_clashes_name_both_sides() {
+    for (property, ours) in [
+        ("bootstrap.servers", "`brokers`"),
+        ("metadata.broker.list", "`brokers`"),
+        ("enable.idempotence", "idempotent"),
+        ("enable.gapless.guarantee", "idempotent"),
+        ("acks", "`acks=all`"),
+        ("request.required.acks", "`acks=all`"),
+        ("message.timeout.ms", "retries"),
+        ("delivery.timeout.ms", "retries"),
+        ("retries", "retries"),
+        ("message.send.max.retries", "retries"),
+        ("partitioner", "partitioner"),
+        ("transactional.id", "`transactional_id`"),
+        ("queue.buffering.max.messages", "`spec.delivery.max_in_flight_events`"),
+        ("queue.buffering.max.kbytes", "`spec.delivery.max_in_flight_bytes`"),
+        ("delivery.report.only.error", "delivery reports"),
+        ("dr_msg_cb", "delivery reports"),
+    ] {
+        let line = violation(&sink_with(&format!("client_conf: {{{property}: 1}}")));
+        assert!(
+            line.contains(&format!("librdkafka's `{property}` clashes with ")) && line.contains(ours),
+            "{line}"
+        );
+    }
+    for sound in [
+        "message.max.bytes: 1000",
+        "max.in.flight: 5",
+        "log_level: 7",
+        "debug: all",
+        "linger.ms: 1",
+        "security.protocol: SASL_SSL",
+        "ssl.ca.location: /x",
+    ] {
+        loaded(&sink_with(&format!("client_conf: {{{sound}}}")));
+    }
+    for (conf, expected) in [
+        ("max.in.flight: 6", "from 1 to 5"),
+        ("max.in.flight.requests.per.connection: x", "from 1 to 5"),
+        ("linger.ms: 0.5", "quote it"),
+        ("linger.ms: ~", "found null"),
+        ("linger.ms: [1]", "found a list"),
+        ("'': 1", "expected a librdkafka property"),
+    ] {
+        let line = violation(&sink_with(&format!("client_conf: {{{conf}}}")));
+        assert!(line.contains(expected), "{line}");
+    }
+}
+
+#[test]
+fn processors_may_be_none_and_share_only_the_default_id() {
+    let without = ours().replace(
+        &ours()[ours().find("  processors:").unwrap()..ours().find("  sinks:").unwrap()],
+        "",
+    );
+    assert_eq!(
+        notes(&without),
+        [
+            "7:3: spec.source: it selects outbox events, but no processor of type `outbox` takes them: each will be unroutable"
+        ]
+    );
+    let two = with(
+        "    - type: outbox\n",
+        "    - {type: outbox, tables: [a]}\n    - type: outbox\n",
+    );
+    assert_eq!(notes(&two), Vec::<String>::new());
+    let same = with(
+        "    - type: outbox\n",
+        "    - {type: outbox, id: x, tables: [a]}\n    - type: outbox\n      id: x\n",
+    );
+    assert!(violation(&same).contains("another processor has this id"));
+}
+
+#[test]
+fn a_processor_behind_one_that_takes_all_is_noted() {
+    let text = with("    - type: outbox\n", "    - {type: outbox}\n    - type: outbox\n");
+    assert_eq!(
+        notes(&text),
+        ["19:7: spec.processors[1]: never reached: processors[0] takes every outbox"]
+    );
+}

@@ -1,0 +1,89 @@
+//! A change event: what a source decodes from its log and a processor is given.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::position::EventPosition;
+use crate::row::{Row, Table};
+
+/// One change, of a committed transaction or a unit by itself.
+#[derive(Debug, Clone)]
+pub struct ChangeEvent {
+    /// Where the event stands; resuming just behind it is sound.
+    pub position: EventPosition,
+    /// When the transaction committed, in microseconds since 1970 (UTC). Of a non-transactional message: its send time
+    /// in the stream.
+    pub commit_time_us: i64,
+    /// The transaction's id; None for a non-transactional message.
+    pub transaction: Option<u32>,
+    pub selection: Selection,
+    pub change: Change,
+}
+
+/// Which part of the pipeline file chose the event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Selection {
+    /// `outbox.prefixes` or `outbox.tables`.
+    Outbox,
+    /// `tables`.
+    Table,
+}
+
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// An application's `pg_logical_emit_message`.
+    Message(LogMessage),
+    Row(RowChange),
+    /// A message or row over the source's `max_message_bytes`, whose bytes were discarded as they came.
+    Oversized(Oversized),
+}
+
+#[derive(Debug, Clone)]
+pub struct LogMessage {
+    /// Shared by the messages of one prefix.
+    pub prefix: Arc<str>,
+    /// The application's bytes, untouched; any bytes at all.
+    pub content: Bytes,
+}
+
+#[derive(Debug, Clone)]
+pub struct RowChange {
+    pub operation: Operation,
+    pub table: Arc<Table>,
+    /// The old row of an UPDATE or DELETE, as far as the replica identity sends it.
+    pub before: Option<Row>,
+    /// The new row of an INSERT or UPDATE.
+    pub after: Option<Row>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    Insert,
+    Update,
+    Delete,
+    Truncate,
+}
+
+impl Operation {
+    /// The letter that change envelopes use.
+    pub fn letter(self) -> &'static str {
+        match self {
+            Self::Insert => "c",
+            Self::Update => "u",
+            Self::Delete => "d",
+            Self::Truncate => "t",
+        }
+    }
+}
+
+/// What is still known of a change whose bytes were not kept.
+#[derive(Debug, Clone)]
+pub struct Oversized {
+    /// The message's prefix, or the table as `schema.table`.
+    pub name: String,
+    /// Size on the wire.
+    pub bytes: u64,
+    /// The limit that it is over.
+    pub limit: u64,
+}

@@ -1,0 +1,28 @@
+//! tailpost relays transactional outbox events from the database's own log to Kafka.
+//!
+//! # The way of an event
+//!
+//! ```text
+//! server socket -> source task: frames -> decoded change events, in batches, with positions
+//!   -> relay task: processors (pure, synchronous) -> records -> sink.send(seq, record)
+//!   -> sink acks seq, in any order -> in-flight ledger -> watermark -> boundary reached
+//!   -> saver task: checkpoint saved -> position confirmed to the source's server
+//! ```
+//!
+//! Only a [`position`] flows back, and always in this order: acked, saved, confirmed. The modules follow the way:
+//! [`source`], [`processor`], [`sink`], joined by [`relay`], kept by [`checkpoint`], configured by [`config`], shown by
+//! [`telemetry`].
+
+pub mod checkpoint;
+pub mod cli;
+pub mod config;
+pub mod event;
+pub mod position;
+pub mod preflight;
+pub mod processor;
+pub mod record;
+pub mod relay;
+pub mod row;
+pub mod sink;
+pub mod source;
+pub mod telemetry;

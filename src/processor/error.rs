@@ -1,0 +1,139 @@
+//! Why no record can be made of an event, in words for the operator: names and positions, never a value.
+
+use crate::config::pipeline::{ErrorPolicies, ErrorPolicy};
+use crate::event::{Change, ChangeEvent, Selection};
+use crate::position::EventPosition;
+
+/// An event that cannot go its way, for the pipeline's error policy.
+#[derive(Debug, thiserror::Error)]
+#[error("{event} at {position}: {problem}")]
+pub struct ProcessError {
+    /// What it is and where it comes from.
+    pub event: String,
+    pub position: EventPosition,
+    pub problem: Box<Problem>,
+}
+
+impl ProcessError {
+    pub(super) fn new(event: &ChangeEvent, problem: Problem) -> Self {
+        let outbox = match event.selection {
+            Selection::Outbox => "outbox ",
+            Selection::Table => "",
+        };
+        let name = match &event.change {
+            Change::Message(message) => format!("{outbox}message with prefix `{}`", message.prefix),
+            Change::Row(row) => format!("{outbox}row of `{}.{}`", row.table.schema, row.table.name),
+            Change::Oversized(_) => format!("{outbox}event"),
+        };
+        Self {
+            event: name,
+            position: event.position,
+            problem: Box::new(problem),
+        }
+    }
+
+    pub fn kind(&self) -> ErrorKind {
+        self.problem.kind()
+    }
+}
+
+/// Which of the pipeline's error policies an error falls under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The event lacks or spoils what its processor needs.
+    Invalid,
+    /// No topic, or none that Kafka allows.
+    Unroutable,
+    /// Over a limit.
+    Rejected,
+}
+
+impl ErrorKind {
+    /// The file's key under `errors`, and the metrics' label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Unroutable => "unroutable",
+            Self::Rejected => "rejected",
+        }
+    }
+
+    pub fn policy(self, policies: &ErrorPolicies) -> ErrorPolicy {
+        match self {
+            Self::Invalid => policies.invalid,
+            Self::Unroutable => policies.unroutable,
+            Self::Rejected => policies.rejected,
+        }
+    }
+}
+
+/// What stands in an event's way.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    #[error(
+        "there is no field `{field}` for the payload: expected the member or column that `columns.payload` names, \
+         be it null"
+    )]
+    NoPayload { field: String },
+    #[error("`strict` found no text in {fields}: expected a non-empty text, a number or a boolean in each")]
+    StrictFields { fields: String },
+    #[error("`strict` found no topic: {tried}; expected one of the two, or `strict: false` for the topics after them")]
+    StrictTopic { tried: String },
+    #[error("`{field}` is no text: {fault}; expected what can be written as UTF-8")]
+    NotText { field: String, fault: TextFault },
+    #[error(
+        "the payload is not UTF-8, which the envelope needs: set `raw_payload: true` to publish the bytes as they are"
+    )]
+    PayloadNotText,
+    #[error("the change holds no new row: expected one with an insert")]
+    NoNewRow,
+
+    #[error("no outbox processor takes it: expected one whose `tables` match, or one without `tables`")]
+    NotTaken,
+    #[error("it has no topic: {tried}; set `default_topic` of the outbox processor or `topic` of the sink")]
+    NoTopic { tried: String },
+    #[error("{origin} gives a topic that kafka does not allow: {fault}; expected 1 to 249 of a-z A-Z 0-9 . _ -")]
+    IllegalTopic { origin: String, fault: TopicFault },
+
+    #[error(
+        "`{name}` sent {bytes} bytes, over the limit of {limit}: raise `max_message_bytes` of the source to take it in"
+    )]
+    Oversized { name: String, bytes: u64, limit: u64 },
+}
+
+impl Problem {
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NoPayload { .. }
+            | Self::StrictFields { .. }
+            | Self::StrictTopic { .. }
+            | Self::NotText { .. }
+            | Self::PayloadNotText
+            | Self::NoNewRow => ErrorKind::Invalid,
+            Self::NotTaken | Self::NoTopic { .. } | Self::IllegalTopic { .. } => ErrorKind::Unroutable,
+            Self::Oversized { .. } => ErrorKind::Rejected,
+        }
+    }
+}
+
+/// Why a field's value cannot be text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TextFault {
+    #[error("its bytes are not UTF-8")]
+    NotUtf8,
+    #[error("it has a \\u escape of half a surrogate pair")]
+    LoneSurrogate,
+}
+
+/// Why Kafka would refuse a topic's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TopicFault {
+    #[error("it is empty")]
+    Empty,
+    #[error("it is {bytes} bytes long")]
+    TooLong { bytes: usize },
+    #[error("it is `.` or `..`")]
+    Dots,
+    #[error("it has another character")]
+    Character,
+}

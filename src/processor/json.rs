@@ -1,0 +1,254 @@
+//! JSON read without being taken apart: values stay slices of the text that they stand in.
+//!
+//! Nothing here recurses, so the depth of a document costs memory by the byte and no stack.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserializer as _;
+use serde::de::{MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::error::TextFault;
+
+/// A text that is not one JSON object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NotAnObject;
+
+/// Calls `member` with each member's name (with its quotes, as written) and value (as written, without the white space
+/// around it), in order; duplicates too. On an error some may have been given already.
+pub(super) fn for_each_member<'a>(text: &'a str, member: impl FnMut(&'a str, &'a str)) -> Result<(), NotAnObject> {
+    if !trim(text).starts_with('{') {
+        return Err(NotAnObject);
+    }
+    let mut reader = serde_json::Deserializer::from_str(text);
+    reader
+        .deserialize_map(Members { member })
+        .and_then(|()| reader.end())
+        .map_err(|_| NotAnObject)
+}
+
+struct Members<F> {
+    member: F,
+}
+
+impl<'de, F: FnMut(&'de str, &'de str)> Visitor<'de> for Members<F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        // A raw name, where a decoded one would fail on half a surrogate pair and with it the whole object.
+        while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
+            (self.member)(name.get(), value.get());
+        }
+        Ok(())
+    }
+}
+
+/// The value of an object's member. Of duplicates the last counts, as in PostgreSQL's jsonb.
+pub(super) fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    let mut found = None;
+    for_each_member(object, |quoted, value| {
+        if is_name(quoted, name) {
+            found = Some(value);
+        }
+    })
+    .ok()?;
+    found
+}
+
+/// Whether a member's name as written, in quotes, reads as `name`.
+pub(super) fn is_name(quoted: &str, name: &str) -> bool {
+    let written = unquoted(quoted);
+    // Escapes only ever lengthen; a name that no text can have (half a surrogate pair) is no name that is asked for.
+    written == name
+        || (written.len() > name.len() && written.contains('\\') && unescaped(quoted).is_ok_and(|text| text == name))
+}
+
+/// Whether a text is one JSON value, of any depth.
+pub(super) fn is_value(text: &str) -> bool {
+    serde_json::from_str::<&RawValue>(text).is_ok()
+}
+
+/// The text that a JSON string, in its quotes, stands for.
+pub(super) fn unescaped(quoted: &str) -> Result<Cow<'_, str>, TextFault> {
+    let written = unquoted(quoted);
+    if memchr::memchr(b'\\', written.as_bytes()).is_none() {
+        return Ok(Cow::Borrowed(written));
+    }
+    // Of a string that has been split off already, nothing else can fail.
+    serde_json::from_str(quoted)
+        .map(Cow::Owned)
+        .map_err(|_| TextFault::LoneSurrogate)
+}
+
+fn unquoted(quoted: &str) -> &str {
+    quoted
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'))
+        .unwrap_or(quoted)
+}
+
+/// Without JSON's white space around it.
+pub(super) fn trim(text: &str) -> &str {
+    text.trim_matches([' ', '\t', '\n', '\r'])
+}
+
+/// Whether a text is a number in JSON's grammar, which knows no `+1`, `.5`, `01` or `NaN`.
+pub(super) fn is_number(text: &[u8]) -> bool {
+    let text = text.strip_prefix(b"-").unwrap_or(text);
+    let (whole, rest) = digits(text);
+    if matches!(whole, [] | [b'0', _, ..]) {
+        return false;
+    }
+    let rest = match rest.strip_prefix(b".") {
+        None => rest,
+        Some(rest) => match digits(rest) {
+            ([], _) => return false,
+            (_, rest) => rest,
+        },
+    };
+    let Some(exponent) = rest.strip_prefix(b"e").or_else(|| rest.strip_prefix(b"E")) else {
+        return rest.is_empty();
+    };
+    let exponent = exponent
+        .strip_prefix(b"+")
+        .or_else(|| exponent.strip_prefix(b"-"))
+        .unwrap_or(exponent);
+    matches!(digits(exponent), ([_, ..], []))
+}
+
+fn digits(text: &[u8]) -> (&[u8], &[u8]) {
+    text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count())
+}
+
+/// Writes a text as a JSON string: only what JSON demands is escaped.
+pub(super) fn write_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    let bytes = text.as_bytes();
+    let mut written = 0;
+    for (at, &byte) in bytes.iter().enumerate() {
+        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        out.extend_from_slice(&bytes[written..at]);
+        written = at + 1;
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            _ => {
+                out.extend_from_slice(b"\\u00");
+                write_hex(out, &[byte]);
+            }
+        }
+    }
+    out.extend_from_slice(&bytes[written..]);
+    out.push(b'"');
+}
+
+/// Writes bytes as lower-case hexadecimal digits.
+pub(super) fn write_hex(out: &mut Vec<u8>, bytes: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.extend(
+        bytes
+            .iter()
+            .flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xF)]]),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn members(text: &str) -> Option<Vec<(&str, &str)>> {
+        let mut members = Vec::new();
+        for_each_member(text, |name, value| members.push((name, value))).ok()?;
+        Some(members)
+    }
+
+    #[test]
+    fn members_are_exact_slices() {
+        let text = " \n{ \"a\" :  {\"x\": 1,\"x\": 2 } ,\t\"b\":[ ] , \"a\":1.50e+03}\r\n";
+        let expected = vec![
+            ("\"a\"", "{\"x\": 1,\"x\": 2 }"),
+            ("\"b\"", "[ ]"),
+            ("\"a\"", "1.50e+03"),
+        ];
+        assert_eq!(members(text), Some(expected));
+    }
+
+    #[test]
+    fn what_is_not_one_object_has_no_members() {
+        for text in [
+            "",
+            " ",
+            "[]",
+            "1",
+            "null",
+            "{",
+            "{}{}",
+            "{} x",
+            "{\"a\"}",
+            "{a:1}",
+            "{\"a\":1,}",
+            "{\"a\":\"\n\"}",
+        ] {
+            assert_eq!(members(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_of_duplicate_members_counts() {
+        assert_eq!(member(r#"{"a":1,"b":2,"a":{"c":3}}"#, "a"), Some(r#"{"c":3}"#));
+        assert_eq!(member(r#"{"a":1,"\u0061":2}"#, "a"), Some("2"));
+        assert_eq!(member(r#"{"a":1}"#, "b"), None);
+    }
+
+    #[test]
+    fn a_name_with_half_a_surrogate_pair_is_only_a_name_that_matches_nothing() {
+        assert_eq!(member(r#"{"\ud800":1,"a":2}"#, "a"), Some("2"));
+        assert_eq!(unescaped(r#""\ud800""#), Err(TextFault::LoneSurrogate));
+        assert_eq!(unescaped(r#""\ud83d\ude00""#), Ok("😀".into()));
+    }
+
+    #[test]
+    fn depth_is_no_limit() {
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(1_000_000), "]".repeat(1_000_000));
+        assert_eq!(member(&deep, "a").map(str::len), Some(2_000_000));
+        assert!(is_value(&deep));
+        assert!(!is_value(&deep[..deep.len() - 1]));
+    }
+
+    #[test]
+    fn strings_are_escaped_as_json_demands() {
+        let mut out = Vec::new();
+        write_string(&mut out, "a\"b\\c\n\r\t\u{1}\u{1f}é\u{7f}/");
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "\"a\\\"b\\\\c\\n\\r\\t\\u0001\\u001fé\u{7f}/\""
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_written_string_reads_as_the_text(text in any::<String>()) {
+            let mut out = Vec::new();
+            write_string(&mut out, &text);
+            let written = String::from_utf8(out).unwrap();
+            prop_assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text.clone());
+            prop_assert_eq!(unescaped(&written).unwrap(), text);
+        }
+
+        #[test]
+        fn numbers_are_json_s_own(text in "[-+]?[0-9]{0,3}(\\.[0-9]{0,2})?([eE][-+]?[0-9]{0,2})?|NaN|-?Infinity") {
+            prop_assert_eq!(is_number(text.as_bytes()), is_value(&text), "{}", text);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What becomes of a change event before a sink is given it: a record, a skip that is counted, or an error for the
+//! pipeline's policy.
+//!
+//! [`Chain`] is the whole way: the pipeline's processors in the file's order, then what the sink itself asks of an event
+//! that none of them took (`table`). Everything here is pure and synchronous, with no clock: the same event gives the
+//! same record on every delivery, to the byte.
+
+mod envelope;
+mod error;
+mod field;
+mod json;
+mod outbox;
+mod table;
+mod template;
+mod topic;
+
+pub use error::{ErrorKind, Problem, ProcessError};
+pub use outbox::Outbox;
+
+use crate::config::pipeline::{self, Pipeline};
+use crate::event::{Change, ChangeEvent, Selection};
+use crate::record::Record;
+use crate::source::SkipReason;
+use envelope::NativeEnvelope;
+use table::TableEvents;
+
+/// One step of a pipeline between its source and its sink.
+pub trait Processor: Send + 'static {
+    /// Takes the event or passes it on.
+    ///
+    /// # Errors
+    /// The event is the processor's, and no record can be made of it. The processor itself is as good as before.
+    fn process(&mut self, event: ChangeEvent) -> Result<Step, ProcessError>;
+}
+
+/// What a processor did with an event.
+#[derive(Debug)]
+pub enum Step {
+    /// Took it; no later processor sees it.
+    Done(Outcome),
+    /// Left it for the next.
+    Pass(ChangeEvent),
+}
+
+/// What an event became.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Publish(Record),
+    Skip(SkipReason),
+}
+
+/// A pipeline's processors, and the sink's own wishes behind them.
+#[derive(Debug)]
+pub struct Chain {
+    outboxes: Vec<Outbox>,
+    tables: TableEvents,
+}
+
+impl Chain {
+    pub fn new(pipeline: &Pipeline) -> Self {
+        let pipeline::Source::Postgres(source) = &pipeline.source;
+        let pipeline::Sink::Kafka(sink) = &pipeline.sink;
+        Self::between(&source.id, &pipeline.processors, sink)
+    }
+
+    fn between(source_id: &str, processors: &[pipeline::Processor], sink: &pipeline::Kafka) -> Self {
+        let envelope = match sink.envelope {
+            pipeline::Envelope::Native => NativeEnvelope::new(source_id),
+        };
+        let (topic, key) = (sink.topic.as_ref(), sink.key.as_ref());
+        let outboxes = processors.iter().map(|processor| match processor {
+            pipeline::Processor::Outbox(config) => Outbox::new(config, topic, key, envelope.clone()),
+        });
+        Self {
+            outboxes: outboxes.collect(),
+            tables: TableEvents::new(source_id, topic, key, envelope),
+        }
+    }
+
+    /// Makes of one event what the pipeline's file says.
+    ///
+    /// # Errors
+    /// No record can be made of this event; the next can be processed all the same.
+    pub fn process(&mut self, mut event: ChangeEvent) -> Result<Outcome, ProcessError> {
+        for outbox in &mut self.outboxes {
+            match outbox.process(event)? {
+                Step::Done(outcome) => return Ok(outcome),
+                Step::Pass(passed) => event = passed,
+            }
+        }
+        self.untaken(&event)
+            .map_err(|problem| ProcessError::new(&event, problem))
+    }
+
+    fn untaken(&mut self, event: &ChangeEvent) -> Result<Outcome, Problem> {
+        match (&event.change, event.selection) {
+            (Change::Oversized(oversized), _) => Err(Problem::Oversized {
+                name: oversized.name.clone(),
+                bytes: oversized.bytes,
+                limit: oversized.limit,
+            }),
+            (Change::Row(row), Selection::Table) => self.tables.record(event, row).map(Outcome::Publish),
+            (Change::Row(row), Selection::Outbox) => SkipReason::of_outbox_row(row.operation)
+                .map(Outcome::Skip)
+                .ok_or(Problem::NotTaken),
+            (Change::Message(_), _) => Err(Problem::NotTaken),
+        }
+    }
+}
+
+#[cfg(test)]
+mod sample;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,558 @@
+use super::*;
+use crate::config::pipeline::Outbox as Config;
+use crate::processor::ErrorKind;
+use crate::processor::sample::*;
+use crate::row::{ColumnKind, Value};
+
+const ORDER: &str =
+    r#"{"id":"7f","aggregate_type":"Order","aggregate_id":42,"event_type":"Created","payload":{"total":1.50}}"#;
+
+fn process(config: Config, content: &str) -> Record {
+    published(only(config).process(message(content.to_owned())))
+}
+
+fn error(config: Config, content: &str) -> (ErrorKind, String) {
+    failed(only(config).process(message(content.to_owned())))
+}
+
+fn with_topic(topic: &str) -> Config {
+    Config {
+        topic: Some(template(topic)),
+        ..outbox()
+    }
+}
+
+fn strict(topic: Option<&str>) -> Config {
+    Config {
+        topic: topic.map(template),
+        strict: true,
+        ..outbox()
+    }
+}
+
+#[test]
+fn a_message_becomes_a_record() {
+    let config = Config {
+        additional_headers: vec![
+            ("x-trace".to_owned(), "trace".to_owned()),
+            ("x-type".to_owned(), "event_type".to_owned()),
+            ("x-none".to_owned(), "none".to_owned()),
+        ],
+        ..with_topic("${aggregate_type}.${event_type}")
+    };
+    let record = process(
+        config,
+        &ORDER.replace("\"id\"", "\"trace\": true, \"none\": null, \"id\""),
+    );
+    assert_eq!(&*record.topic, "Order.Created");
+    assert_eq!(record.key.as_deref(), Some(&b"42"[..]));
+    assert_eq!(record.value.as_deref(), Some(&b"{\"total\":1.50}"[..]));
+    assert_eq!(record.timestamp_ms, 1_700_000_000_123);
+    let headers: Vec<_> = record
+        .headers
+        .iter()
+        .map(|header| (&*header.name, std::str::from_utf8(&header.value).unwrap()))
+        .collect();
+    assert_eq!(
+        headers,
+        [
+            ("df-event-id", "7f"),
+            ("df-aggregate-type", "Order"),
+            ("df-aggregate-id", "42"),
+            ("df-event-type", "Created"),
+            ("x-trace", "true"),
+            ("x-type", "Created"),
+        ]
+    );
+}
+
+#[test]
+fn payloads_are_the_application_s_bytes() {
+    let payloads = [
+        r#"{"tags":[]}"#,
+        r#"{"a":null}"#,
+        r#"{"a":[1,2.5]}"#,
+        r#"{"n":12345678901234567890.10}"#,
+        r#"{"a":1,"a":2}"#,
+        "{ \"b\" :\t1 ,\r\n \"a\": [ ] }",
+        r#""quoted \u00e9 \ud800""#,
+        "-0.0e-10",
+        "false",
+        "[]",
+        "\"\"",
+    ];
+    for payload in payloads {
+        for content in [
+            format!("{{\"payload\":{payload}}}"),
+            format!(" \r\n{{ \"payload\" :\t{payload}\n, \"x\" : {{}} }} "),
+            format!("{{\"payload\":0,\"payload\":{payload}}}"),
+            format!("{{\"p\\u0061yload\":{payload}}}"),
+        ] {
+            assert_eq!(
+                process(outbox(), &content).value.as_deref(),
+                Some(payload.as_bytes()),
+                "{content}"
+            );
+        }
+        let row = outbox_row(&[("payload", ColumnKind::Json, text(payload))]);
+        assert_eq!(
+            published(only(outbox()).process(row)).value.as_deref(),
+            Some(payload.as_bytes())
+        );
+    }
+}
+
+#[test]
+fn the_value_shares_the_message_s_memory() {
+    let content = Bytes::from(ORDER.to_owned());
+    let value = published(only(outbox()).process(message(content.clone())))
+        .value
+        .unwrap();
+    assert!(content.as_ptr_range().contains(&value.as_ptr()));
+}
+
+#[test]
+fn a_message_that_is_no_object_is_all_payload() {
+    let contents: [&[u8]; 11] = [
+        b"",
+        b" ",
+        b"text",
+        b"[1, 2]",
+        b"\"s\"",
+        b"null",
+        b"{\"payload\":1",
+        b"{\"payload\":1} x",
+        b"\xff\x00{}",
+        b"{\"payload\":\"\xff\"}",
+        b"\x5c\x00",
+    ];
+    for content in contents {
+        let mut chain = only(with_topic("${aggregate_type}"));
+        let record = published(chain.process(message(content)));
+        assert_eq!(record.value.as_deref(), Some(content));
+        assert_eq!(
+            (&*record.topic, record.key, record.headers.len()),
+            ("events.default", None, 1)
+        );
+    }
+}
+
+#[test]
+fn a_missing_payload_is_invalid_and_a_null_one_a_tombstone() {
+    for content in ["{}", r#"{"aggregate_id":"1","Payload":2}"#] {
+        let (kind, text) = error(outbox(), content);
+        assert_eq!(kind, ErrorKind::Invalid);
+        assert!(
+            text.contains("`payload`") && text.contains("`columns.payload`"),
+            "{text}"
+        );
+    }
+    assert_eq!(process(outbox(), r#"{"payload":null}"#).value, None);
+    assert_eq!(
+        process(outbox(), r#"{"payload":""}"#).value.as_deref(),
+        Some(&b"\"\""[..])
+    );
+
+    let cell = |value| published(only(outbox()).process(outbox_row(&[("payload", ColumnKind::Text, value)]))).value;
+    assert_eq!(cell(Value::Null), None);
+    assert_eq!(cell(text("")).as_deref(), Some(&b""[..]));
+    assert_eq!(
+        cell(Value::Bytes(Bytes::from_static(b"\\\0"))).as_deref(),
+        Some(&b"\\\0"[..])
+    );
+    for absent in [
+        outbox_row(&[("id", ColumnKind::Text, text("1"))]),
+        outbox_row(&[("payload", ColumnKind::Text, Value::Absent)]),
+        outbox_row(&[("payload", ColumnKind::Text, Value::Unchanged)]),
+    ] {
+        assert_eq!(failed(only(outbox()).process(absent)).0, ErrorKind::Invalid);
+    }
+    let json_null = outbox_row(&[("payload", ColumnKind::Json, text("null"))]);
+    assert_eq!(
+        published(only(outbox()).process(json_null)).value.as_deref(),
+        Some(&b"null"[..])
+    );
+}
+
+#[test]
+fn large_and_deep_payloads_go_through() {
+    let payloads = [
+        format!("\"{}\"", "x".repeat(10 << 20)),
+        format!("{}{}", "[".repeat(200), "]".repeat(200)),
+        format!("{}1{}", "{\"a\":".repeat(500_000), "}".repeat(500_000)),
+    ];
+    for payload in payloads {
+        let content = format!("{{\"aggregate_type\":\"Order\",\"payload\":{payload},\"aggregate_id\":\"1\"}}");
+        let record = process(with_topic("${aggregate_type}"), &content);
+        assert_eq!(&*record.topic, "Order");
+        assert!(record.value.unwrap() == payload.as_bytes());
+        let enveloped = process(
+            Config {
+                raw_payload: false,
+                ..outbox()
+            },
+            &content,
+        )
+        .value
+        .unwrap();
+        assert!(enveloped.starts_with(format!("{{\"before\":null,\"after\":{payload},").as_bytes()));
+    }
+}
+
+#[test]
+fn a_field_without_text_fails_the_topic_template() {
+    for value in ["null", "\"\"", "{}", "[]", "{\"a\":1}"] {
+        let content = format!("{{\"payload\":1,\"aggregate_type\":{value},\"topic\":\"own\"}}");
+        assert_eq!(
+            &*process(with_topic("Order.${aggregate_type}"), &content).topic,
+            "own",
+            "{value}"
+        );
+    }
+    assert_eq!(
+        &*process(with_topic("Order.${aggregate_type}"), r#"{"payload":1}"#).topic,
+        "events.default"
+    );
+    for (value, topic) in [
+        ("12", "a.12"),
+        ("true", "a.true"),
+        ("1.50", "a.1.50"),
+        (r#""\u0041""#, "a.A"),
+    ] {
+        let content = format!("{{\"payload\":1,\"t\":{value}}}");
+        assert_eq!(&*process(with_topic("a.${t}"), &content).topic, topic);
+    }
+}
+
+#[test]
+fn the_topic_s_steps_come_in_order() {
+    let full = || Config {
+        default_topic: Some("default".to_owned()),
+        ..with_topic("${t}")
+    };
+    let topic = |config: Config, sink_topic: Option<&str>, content: &'static str| {
+        chain(vec![config], &sink(sink_topic, None)).process(message(content))
+    };
+    let all = r#"{"t":"template","topic":"column","s":"sink","payload":1}"#;
+    let none = r#"{"topic":null,"s":"sink","payload":1}"#;
+    assert_eq!(&*published(topic(full(), Some("${s}"), all)).topic, "template");
+    assert_eq!(
+        &*published(topic(Config { topic: None, ..full() }, Some("${s}"), all)).topic,
+        "column"
+    );
+    assert_eq!(&*published(topic(full(), Some("${s}"), none)).topic, "default");
+    let no_default = || Config {
+        default_topic: None,
+        ..full()
+    };
+    assert_eq!(&*published(topic(no_default(), Some("x.${s}"), none)).topic, "x.sink");
+    assert_eq!(
+        &*published(topic(no_default(), Some("fallback"), "text")).topic,
+        "fallback"
+    );
+
+    let (kind, text) = failed(topic(no_default(), Some("${source.table}"), none));
+    assert_eq!(kind, ErrorKind::Unroutable);
+    assert!(
+        text.ends_with(
+            "it has no topic: the processor's `topic` finds no text in `t`, there is none in `topic`, and the sink's \
+         `topic` finds none in `source.table`; set `default_topic` of the outbox processor or `topic` of the sink"
+        ),
+        "{text}"
+    );
+    let (kind, text) = failed(topic(
+        Config {
+            topic: None,
+            ..no_default()
+        },
+        None,
+        none,
+    ));
+    assert_eq!(kind, ErrorKind::Unroutable);
+    assert!(
+        text.contains("the processor has no `topic`") && text.contains("the sink has no `topic`"),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_topic_column_can_have_another_name_and_must_be_text() {
+    let mut config = outbox();
+    config.columns.topic = "destination".to_owned();
+    for (value, topic) in [
+        ("\"a\"", "a"),
+        ("7", "7"),
+        ("\"\"", "events.default"),
+        ("{}", "events.default"),
+    ] {
+        let content = format!("{{\"payload\":1,\"destination\":{value},\"topic\":\"not-me\"}}");
+        assert_eq!(&*process(config.clone(), &content).topic, topic);
+    }
+}
+
+#[test]
+fn a_topic_that_kafka_refuses_is_unroutable_and_no_later_step_hides_it() {
+    for value in [" ", "a b", "..", "é", "a/b", &"x".repeat(250)] {
+        let content = format!("{{\"payload\":1,\"t\":\"{value}\",\"topic\":\"fine\"}}");
+        let (kind, text) = error(with_topic("${t}"), &content);
+        assert_eq!(kind, ErrorKind::Unroutable, "{value}");
+        assert!(text.contains("`topic: ${t}`"), "{text}");
+        assert!(value == " " || value == ".." || !text.contains(value), "{text}");
+        let (kind, text) = error(outbox(), &content.replace("fine", value));
+        assert_eq!(kind, ErrorKind::Unroutable);
+        assert!(
+            text.contains("the field `topic` gives a topic that kafka does not allow"),
+            "{text}"
+        );
+    }
+    let blank = Config {
+        default_topic: Some("a, b".to_owned()),
+        ..outbox()
+    };
+    assert_eq!(error(blank, "x").0, ErrorKind::Unroutable);
+}
+
+#[test]
+fn strict_wants_a_topic_of_the_first_two_steps_and_all_fields() {
+    assert_eq!(&*process(strict(Some("${event_type}")), ORDER).topic, "Created");
+    let own = ORDER.replace("\"id\"", "\"topic\":\"own\",\"id\"");
+    assert_eq!(&*process(strict(Some("${x}")), &own).topic, "own");
+
+    let (kind, text) = error(strict(Some("${x}")), ORDER);
+    assert_eq!(kind, ErrorKind::Invalid);
+    assert!(
+        text.contains("`strict` found no topic: the processor's `topic` finds no text in `x`"),
+        "{text}"
+    );
+    assert_eq!(error(strict(None), ORDER).0, ErrorKind::Invalid);
+
+    for field in ["aggregate_type", "aggregate_id", "event_type", "payload"] {
+        let content = ORDER.replace(&format!("\"{field}\""), "\"other\"");
+        let (kind, text) = error(strict(Some("t")), &content);
+        assert_eq!(kind, ErrorKind::Invalid);
+        assert!(text.contains(&format!("`{field}`")), "{text}");
+    }
+    for value in ["null", "\"\"", "{}"] {
+        assert_eq!(
+            error(strict(Some("t")), &ORDER.replace("42", value)).0,
+            ErrorKind::Invalid
+        );
+    }
+    let (_, text) = error(strict(Some("t")), r#"{"payload":1}"#);
+    assert!(
+        text.contains("in `aggregate_type`, `aggregate_id`, `event_type`: expected"),
+        "{text}"
+    );
+    assert_eq!(error(strict(Some("t")), "no object").0, ErrorKind::Invalid);
+    assert_eq!(
+        process(strict(Some("t")), &ORDER.replace(r#"{"total":1.50}"#, "null")).value,
+        None
+    );
+}
+
+#[test]
+fn keys_are_text_of_the_template_or_of_the_aggregate_id() {
+    let key = |template_text: Option<&str>, sink_key: Option<&str>, content: &'static str| {
+        let config = Config {
+            key: template_text.map(template),
+            ..outbox()
+        };
+        let record = published(chain(vec![config], &sink(None, sink_key)).process(message(content)));
+        record.key.map(|key| String::from_utf8(key.to_vec()).unwrap())
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(key(None, None, r#"{"payload":1,"aggregate_id":"a\u00e9"}"#), some("aé"));
+    assert_eq!(key(None, None, r#"{"payload":1,"aggregate_id":1.0}"#), some("1.0"));
+    for none in [
+        r#"{"payload":1}"#,
+        r#"{"payload":1,"aggregate_id":null}"#,
+        r#"{"payload":1,"aggregate_id":{}}"#,
+        r#"{"payload":1,"aggregate_id":""}"#,
+    ] {
+        assert_eq!(key(None, None, none), None);
+    }
+    let nested = r#"{"payload":{"customer":{"id":7}},"aggregate_id":"1"}"#;
+    assert_eq!(key(Some("c-${payload.customer.id}"), None, nested), some("c-7"));
+    assert_eq!(key(Some("c-${payload.customer.name}"), None, nested), None);
+    assert_eq!(
+        key(Some("c-${payload.customer.name}"), Some("${aggregate_id}"), nested),
+        some("1")
+    );
+    assert_eq!(key(None, Some("s-${payload.customer.id}"), nested), some("1"));
+    assert_eq!(
+        key(
+            None,
+            Some("s-${payload.customer.id}"),
+            r#"{"payload":{"customer":{"id":7}}}"#
+        ),
+        some("s-7")
+    );
+}
+
+#[test]
+fn an_event_id_is_the_field_or_comes_from_the_position() {
+    let id = |value: &str| {
+        let record = process(outbox(), &format!("{{\"payload\":1,\"id\":{value}}}"));
+        header(&record, "df-event-id").map(str::to_owned)
+    };
+    assert_eq!(id("5").as_deref(), Some("5"));
+    for none in ["null", "\"\"", "{}", "[]"] {
+        assert_eq!(id(none).as_deref(), Some("00000016B374D848-00000016B374D800-2"));
+    }
+}
+
+#[test]
+fn headers_keep_empty_texts_and_leave_out_what_is_no_text() {
+    let record = process(outbox(), r#"{"payload":1,"aggregate_type":"","event_type":[]}"#);
+    assert_eq!(header(&record, "df-aggregate-type"), Some(""));
+    assert_eq!(header(&record, "df-event-type"), None);
+    assert_eq!(header(&record, "df-aggregate-id"), None);
+}
+
+#[test]
+fn half_a_surrogate_pair_is_invalid_only_where_text_is_needed() {
+    let (kind, text) = error(outbox(), r#"{"payload":1,"aggregate_type":"se\ud800cret"}"#);
+    assert_eq!(kind, ErrorKind::Invalid);
+    assert!(
+        text.contains("`aggregate_type` is no text") && !text.contains("cret"),
+        "{text}"
+    );
+    assert_eq!(
+        error(with_topic("${a}"), r#"{"payload":1,"a":"\udc00"}"#).0,
+        ErrorKind::Invalid
+    );
+    assert_eq!(
+        process(outbox(), r#"{"payload":"\ud800","\ud800":1,"x":"\udc00"}"#)
+            .value
+            .as_deref(),
+        Some(&br#""\ud800""#[..])
+    );
+}
+
+#[test]
+fn rows_have_their_columns_for_fields() {
+    let uuid = Value::Bytes(Bytes::from_static(&[0xAB; 16]));
+    let cells = [
+        ("id", ColumnKind::Uuid, text("11111111-2222-3333-4444-555555555555")),
+        ("aggregate_type", ColumnKind::Text, text("Order")),
+        ("aggregate_id", ColumnKind::Binary, uuid),
+        ("event_type", ColumnKind::Boolean, text("t")),
+        ("payload", ColumnKind::Json, text("{\"customer\": {\"id\": 1.0}}")),
+        ("extra", ColumnKind::Json, text("\"unquoted\"")),
+    ];
+    let config = Config {
+        additional_headers: vec![("x".to_owned(), "extra".to_owned())],
+        ..with_topic("${aggregate_type}.${event_type}.${payload.customer.id}")
+    };
+    let record = published(only(config).process(outbox_row(&cells)));
+    assert_eq!(&*record.topic, "Order.true.1.0");
+    assert_eq!(
+        record.key.as_deref(),
+        Some(&b"abababab-abab-abab-abab-abababababab"[..])
+    );
+    assert_eq!(
+        header(&record, "df-event-id"),
+        Some("11111111-2222-3333-4444-555555555555")
+    );
+    assert_eq!(
+        header(&record, "df-aggregate-id"),
+        Some("abababab-abab-abab-abab-abababababab")
+    );
+    assert_eq!(header(&record, "df-event-type"), Some("true"));
+    assert_eq!(header(&record, "x"), Some("unquoted"));
+}
+
+#[test]
+fn columns_are_looked_up_anew_when_the_table_changes() {
+    let mut chain = only(with_topic("${aggregate_type}"));
+    let one = outbox_row(&[
+        ("aggregate_type", ColumnKind::Text, text("A")),
+        ("payload", ColumnKind::Text, text("1")),
+    ]);
+    let two = outbox_row(&[
+        ("payload", ColumnKind::Text, text("2")),
+        ("aggregate_type", ColumnKind::Text, text("B")),
+    ]);
+    for (event, topic, value) in [(&one, "A", "1"), (&one, "A", "1"), (&two, "B", "2"), (&one, "A", "1")] {
+        let record = published(chain.process(event.clone()));
+        assert_eq!(
+            (&*record.topic, record.value.as_deref()),
+            (topic, Some(value.as_bytes()))
+        );
+    }
+}
+
+#[test]
+fn an_insert_without_a_row_is_invalid() {
+    let table = table("orders_outbox", &[("payload", ColumnKind::Text)]);
+    for after in [None, Some(vec![])] {
+        let event = row(Selection::Outbox, Operation::Insert, &table, None, after);
+        assert_eq!(failed(only(outbox()).process(event)).0, ErrorKind::Invalid);
+    }
+}
+
+#[test]
+fn timestamps_round_down() {
+    for (micros, millis) in [(1_999, 1), (-1, -1), (-1_000, -1), (i64::MIN, i64::MIN / 1000 - 1)] {
+        let mut event = message("x");
+        event.commit_time_us = micros;
+        assert_eq!(published(only(outbox()).process(event)).timestamp_ms, millis);
+    }
+}
+
+#[test]
+fn enveloped_payloads_are_json_or_become_a_json_string() {
+    let config = || Config {
+        raw_payload: false,
+        ..outbox()
+    };
+    let tail = r#""lsn":97500059648,"txId":731,"ts_ms":1700000000123},"op":"c","ts_ms":1700000000123}"#;
+    let start = format!(
+        r#""source":{{"version":"{}","connector":"postgresql","name":"pg1","#,
+        env!("CARGO_PKG_VERSION")
+    );
+    for (content, after) in [
+        (r#"{"payload":{"n": 1.10, "n": 2}}"#, r#"{"n": 1.10, "n": 2}"#),
+        (r#"{"payload":null}"#, "null"),
+        ("[ 1 ]", "[ 1 ]"),
+        ("te\"xt", r#""te\"xt""#),
+        ("", r#""""#),
+        ("{\"payload\":1", r#""{\"payload\":1""#),
+    ] {
+        let value = process(config(), content).value.unwrap();
+        let expected = format!(r#"{{"before":null,"after":{after},{start}"table":"outbox",{tail}"#);
+        assert_eq!(std::str::from_utf8(&value).unwrap(), expected);
+    }
+    for (kind, cell, after) in [
+        (ColumnKind::Json, text("{\"a\" :1}"), "{\"a\" :1}"),
+        (ColumnKind::Text, text("{\"a\" :1}"), "{\"a\" :1}"),
+        (ColumnKind::Text, text("{a}"), "\"{a}\""),
+        (ColumnKind::Numeric, text("1.10"), "\"1.10\""),
+        (ColumnKind::Boolean, text("f"), "false"),
+        (ColumnKind::Binary, Value::Bytes(Bytes::from_static(b"[1]")), "[1]"),
+        (ColumnKind::Binary, Value::Bytes(Bytes::from_static(b"[1")), "\"[1\""),
+        (ColumnKind::Text, Value::Null, "null"),
+    ] {
+        let value = published(only(config()).process(outbox_row(&[("payload", kind, cell)])))
+            .value
+            .unwrap();
+        let place = r#""db":"shop","schema":"public","table":"orders_outbox","#;
+        let expected = format!(r#"{{"before":null,"after":{after},{start}{place}{tail}"#);
+        assert_eq!(std::str::from_utf8(&value).unwrap(), expected);
+    }
+}
+
+#[test]
+fn bytes_that_an_envelope_cannot_hold_are_invalid() {
+    let config = || Config {
+        raw_payload: false,
+        ..outbox()
+    };
+    let bytes = || Value::Bytes(Bytes::from_static(b"\xff"));
+    let row = outbox_row(&[("payload", ColumnKind::Binary, bytes())]);
+    for event in [message(&b"\xff"[..]), row] {
+        let (kind, text) = failed(only(config()).process(event));
+        assert_eq!(kind, ErrorKind::Invalid);
+        assert!(text.contains("`raw_payload: true`"), "{text}");
+    }
+}

@@ -1,0 +1,166 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::event::Selection;
+use crate::processor::ErrorKind;
+use crate::processor::sample::*;
+use crate::row::{ColumnKind, Table, Value};
+
+fn orders() -> Arc<Table> {
+    table(
+        "orders",
+        &[
+            ("id", ColumnKind::Integer),
+            ("kind", ColumnKind::Text),
+            ("doc", ColumnKind::Json),
+        ],
+    )
+}
+
+fn update() -> ChangeEvent {
+    let old = vec![text("1"), text("old"), Value::Absent];
+    let new = vec![text("2"), text("new"), text(r#"{"a":{"b":true}}"#)];
+    row(Selection::Table, Operation::Update, &orders(), Some(old), Some(new))
+}
+
+fn delete() -> ChangeEvent {
+    row(
+        Selection::Table,
+        Operation::Delete,
+        &orders(),
+        Some(vec![text("1"), Value::Absent, Value::Absent]),
+        None,
+    )
+}
+
+fn truncate() -> ChangeEvent {
+    row(Selection::Table, Operation::Truncate, &orders(), None, None)
+}
+
+fn topic(template: &str, event: ChangeEvent) -> String {
+    published(chain(vec![], &sink(Some(template), None)).process(event))
+        .topic
+        .to_string()
+}
+
+fn key(template: Option<&str>, event: ChangeEvent) -> Option<String> {
+    let record = published(chain(vec![], &sink(Some("t"), template)).process(event));
+    record.key.map(|key| String::from_utf8(key.to_vec()).unwrap())
+}
+
+#[test]
+fn topics_come_from_the_change_and_its_row() {
+    assert_eq!(
+        topic(
+            "${source.name}.${source.db}.${source.schema}.${source.table}.${op}",
+            update()
+        ),
+        "pg1.shop.public.orders.u"
+    );
+    assert_eq!(topic("${kind}.${id}.${doc.a.b}", update()), "new.2.true");
+    assert_eq!(
+        topic("${before.kind}.${after.kind}.${after.doc.a.b}", update()),
+        "old.new.true"
+    );
+    assert_eq!(topic("x.${id}", delete()), "x.1");
+    assert_eq!(topic("x.${source.table}", truncate()), "x.orders");
+}
+
+#[test]
+fn a_column_can_be_called_source_or_op() {
+    let table = table("orders", &[("source", ColumnKind::Json), ("after", ColumnKind::Text)]);
+    let event = || {
+        row(
+            Selection::Table,
+            Operation::Insert,
+            &table,
+            None,
+            Some(vec![text(r#"{"x":"y"}"#), text("z")]),
+        )
+    };
+    assert_eq!(topic("${source.x}.${after}", event()), "y.z");
+}
+
+#[test]
+fn a_topic_without_its_field_is_unroutable() {
+    let unroutable = |template: Option<&str>, event| {
+        let (kind, text) = failed(chain(vec![], &sink(template, None)).process(event));
+        assert_eq!(kind, ErrorKind::Unroutable, "{text}");
+        text
+    };
+    assert!(unroutable(Some("${kind}"), delete()).contains("the sink's `topic` finds no text in `kind`"));
+    unroutable(Some("${doc.a}"), update());
+    unroutable(Some("${nothing}"), update());
+    unroutable(Some("${id}"), truncate());
+    unroutable(Some("${after.id}"), delete());
+    assert!(unroutable(Some("a b"), update()).contains("`topic: a b` gives a topic that kafka does not allow"));
+    assert!(unroutable(None, update()).contains("the sink has no `topic`"));
+}
+
+#[test]
+fn an_unchanged_cell_is_read_from_the_old_row() {
+    let old = vec![text("1"), text("same"), Value::Absent];
+    let new = vec![text("1"), Value::Unchanged, Value::Unchanged];
+    let event = || {
+        row(
+            Selection::Table,
+            Operation::Update,
+            &orders(),
+            Some(old.clone()),
+            Some(new.clone()),
+        )
+    };
+    assert_eq!(topic("${kind}.${after.kind}", event()), "same.same");
+    let (kind, _) = failed(chain(vec![], &sink(Some("${doc}"), None)).process(event()));
+    assert_eq!(kind, ErrorKind::Unroutable);
+}
+
+#[test]
+fn keys_are_the_table_s_or_the_template_s() {
+    assert_eq!(key(None, update()).as_deref(), Some(r#"{"id":2}"#));
+    assert_eq!(key(None, delete()).as_deref(), Some(r#"{"id":1}"#));
+    assert_eq!(key(None, truncate()), None);
+    assert_eq!(
+        key(Some("${source.table}-${id}"), update()).as_deref(),
+        Some("orders-2")
+    );
+    assert_eq!(key(Some("${kind}"), delete()), None);
+
+    let whole = Arc::new(Table {
+        keyed: false,
+        ..Table::clone(&orders())
+    });
+    let event = row(
+        Selection::Table,
+        Operation::Insert,
+        &whole,
+        None,
+        Some(vec![text("1"), text("a"), Value::Null]),
+    );
+    assert_eq!(key(None, event), None);
+    let no_key = table("plain", &[("a", ColumnKind::Text)]);
+    assert_eq!(
+        key(
+            None,
+            row(
+                Selection::Table,
+                Operation::Insert,
+                &no_key,
+                None,
+                Some(vec![text("a")])
+            )
+        ),
+        None
+    );
+}
+
+#[test]
+fn an_insert_or_update_without_a_new_row_is_invalid() {
+    for operation in [Operation::Insert, Operation::Update] {
+        let event = row(Selection::Table, operation, &orders(), None, None);
+        assert_eq!(
+            failed(chain(vec![], &sink(Some("t"), None)).process(event)).0,
+            ErrorKind::Invalid
+        );
+    }
+}

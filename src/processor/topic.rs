@@ -1,0 +1,192 @@
+//! Where an event goes: the steps by which an outbox event finds its topic, and Kafka's rule for a topic's name.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::error::{Problem, TopicFault};
+use super::field::{FieldPath, Fields, Names, Slot, named_text};
+use super::template::{Compiled, Rendering};
+
+/// Kafka's bound on a topic's name.
+const MAX_BYTES: usize = 249;
+
+/// The steps of an outbox event to its topic, the first that has a text being taken.
+#[derive(Debug)]
+pub(super) struct TopicCascade {
+    pub(super) template: Option<Compiled<FieldPath>>,
+    pub(super) column: Slot,
+    pub(super) default_topic: Option<String>,
+    pub(super) sink: Option<Compiled<FieldPath>>,
+    /// Only the first two steps count.
+    pub(super) strict: bool,
+    pub(super) names: TopicNames,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Template,
+    Column,
+    Default,
+    Sink,
+}
+
+impl TopicCascade {
+    /// The event's topic. A name that Kafka does not allow ends the search: a later step would hide the mistake.
+    pub(super) fn topic(&mut self, fields: &Fields<'_>, columns: &Names) -> Result<Arc<str>, Problem> {
+        let step = self.draft(fields, columns)?;
+        self.names.name().map_err(|fault| Problem::IllegalTopic {
+            origin: self.origin(step, columns),
+            fault,
+        })
+    }
+
+    fn draft(&mut self, fields: &Fields<'_>, columns: &Names) -> Result<Step, Problem> {
+        let text = |place: &FieldPath, name: &str| named_text(fields.at(place), name);
+        let mut lacks = None;
+        if let Some(template) = &self.template {
+            match template.render(self.names.draft(), text)? {
+                Rendering::Whole => return Ok(Step::Template),
+                Rendering::Lacks(name) => lacks = Some(name),
+            }
+        }
+        let draft = self.names.draft();
+        if let Some(topic) = named_text(fields.field(self.column), columns.name(self.column))? {
+            draft.push_str(topic.as_str());
+        }
+        if !draft.is_empty() {
+            return Ok(Step::Column);
+        }
+        let first = || match lacks {
+            None => "the processor has no `topic`".to_owned(),
+            Some(name) => format!("the processor's `topic` finds no text in `{name}`"),
+        };
+        let column = columns.name(self.column);
+        if self.strict {
+            return Err(Problem::StrictTopic {
+                tried: format!("{} and there is none in `{column}`", first()),
+            });
+        }
+        if let Some(topic) = &self.default_topic {
+            draft.push_str(topic);
+            return Ok(Step::Default);
+        }
+        let last = match &self.sink {
+            None => "the sink has no `topic`".to_owned(),
+            Some(template) => match template.render(draft, text)? {
+                Rendering::Whole => return Ok(Step::Sink),
+                Rendering::Lacks(name) => format!("the sink's `topic` finds none in `{name}`"),
+            },
+        };
+        Err(Problem::NoTopic {
+            tried: format!("{}, there is none in `{column}`, and {last}", first()),
+        })
+    }
+
+    fn origin(&self, step: Step, columns: &Names) -> String {
+        let source =
+            |template: &Option<Compiled<FieldPath>>| template.as_ref().map(Compiled::source).unwrap_or_default();
+        match step {
+            Step::Template => format!("the processor's `topic: {}`", source(&self.template)),
+            Step::Column => format!("the field `{}`", columns.name(self.column)),
+            Step::Default => "`default_topic`".to_owned(),
+            Step::Sink => format!("the sink's `topic: {}`", source(&self.sink)),
+        }
+    }
+}
+
+/// Hands out topic names that Kafka allows; a run of events to the same topic shares one.
+#[derive(Default)]
+pub(super) struct TopicNames {
+    draft: String,
+    last: Option<Arc<str>>,
+}
+
+/// Without the draft, which may be a refused one: cells that are no topic's name.
+impl fmt::Debug for TopicNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TopicNames")
+            .field("last", &self.last)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TopicNames {
+    /// An empty text, to write a name into for [`Self::name`].
+    pub(super) fn draft(&mut self) -> &mut String {
+        self.draft.clear();
+        &mut self.draft
+    }
+
+    /// The name that was written.
+    pub(super) fn name(&mut self) -> Result<Arc<str>, TopicFault> {
+        if let Some(last) = self.last.as_ref().filter(|last| ***last == *self.draft) {
+            return Ok(Arc::clone(last));
+        }
+        check(&self.draft)?;
+        let name = Arc::from(self.draft.as_str());
+        self.last = Some(Arc::clone(&name));
+        Ok(name)
+    }
+}
+
+fn check(name: &str) -> Result<(), TopicFault> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    match name {
+        "" => Err(TopicFault::Empty),
+        "." | ".." => Err(TopicFault::Dots),
+        _ if name.len() > MAX_BYTES => Err(TopicFault::TooLong { bytes: name.len() }),
+        _ if !name.bytes().all(allowed) => Err(TopicFault::Character),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn name(text: &str) -> Result<Arc<str>, TopicFault> {
+        let mut names = TopicNames::default();
+        names.draft().push_str(text);
+        names.name()
+    }
+
+    #[test]
+    fn names_that_kafka_refuses_are_refused_here() {
+        assert_eq!(name(""), Err(TopicFault::Empty));
+        assert_eq!(name("."), Err(TopicFault::Dots));
+        assert_eq!(name(".."), Err(TopicFault::Dots));
+        assert_eq!(name(&"a".repeat(250)), Err(TopicFault::TooLong { bytes: 250 }));
+        for text in [" ", "a b", "a/b", "é", "a\0", "a\n", "${a}"] {
+            assert_eq!(name(text), Err(TopicFault::Character), "{text:?}");
+        }
+        for text in ["...", "a", "A.b_c-9", &"a".repeat(249)] {
+            assert_eq!(name(text).as_deref(), Ok(text));
+        }
+    }
+
+    #[test]
+    fn a_run_of_one_topic_shares_its_name() {
+        let mut names = TopicNames::default();
+        let mut next = |text: &str| {
+            names.draft().push_str(text);
+            names.name()
+        };
+        let (first, again) = (next("a").unwrap(), next("a").unwrap());
+        assert!(Arc::ptr_eq(&first, &again));
+        assert_eq!(next("b c"), Err(TopicFault::Character));
+        assert_eq!(next("b").as_deref(), Ok("b"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_is_legal_or_refused(text in any::<String>()) {
+            if let Ok(name) = name(&text) {
+                prop_assert!((1..=249).contains(&name.len()));
+                prop_assert!(name.bytes().all(|byte| b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-".contains(&byte)));
+                prop_assert!(&*name != "." && &*name != "..");
+            }
+        }
+    }
+}

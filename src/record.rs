@@ -1,0 +1,35 @@
+//! A record: what a sink is given.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+/// One Kafka-shaped record, ready to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    pub topic: Arc<str>,
+    pub key: Option<Bytes>,
+    /// None: a tombstone.
+    pub value: Option<Bytes>,
+    pub headers: Vec<Header>,
+    /// Milliseconds since 1970 (UTC).
+    pub timestamp_ms: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    pub name: Arc<str>,
+    pub value: Bytes,
+}
+
+impl Record {
+    /// Bytes of the application in it: key, value, header names and values.
+    pub fn byte_len(&self) -> usize {
+        let headers: usize = self
+            .headers
+            .iter()
+            .map(|header| header.name.len() + header.value.len())
+            .sum();
+        self.key.as_ref().map_or(0, Bytes::len) + self.value.as_ref().map_or(0, Bytes::len) + headers
+    }
+}

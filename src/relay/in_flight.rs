@@ -1,0 +1,417 @@
+//! The ledger of what is in flight, and its watermark: everything before it is acked.
+//!
+//! An ack is a bit in a ring, set from whatever thread the sink reports on; there is no allocation, channel or lock for
+//! an event. The relay's task owns everything else and moves the watermark over the bits, up to the first that is not
+//! set. A failure sets no bit, so the watermark never passes it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+use crate::position::Position;
+use crate::sink::DeliveryError;
+use crate::source::{SkipCounts, SkipReason};
+use crate::telemetry::metrics::Histogram;
+use crate::telemetry::status::add;
+
+/// Numbers the records of one sink's life, from 0 without gaps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seq(pub u64);
+
+/// A sink's side of the ledger. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Acks(Arc<Shared>);
+
+/// A delivery that failed, or the sink as a whole where no seq is named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub seq: Option<Seq>,
+    pub error: DeliveryError,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// One bit a seq, in a ring that is at least as large as what may be in flight.
+    done: Box<[AtomicU64]>,
+    failures: Mutex<Vec<Failure>>,
+    changed: Notify,
+    /// Whether `changed` was told and not heard yet: most acks need not wake anybody.
+    told: AtomicBool,
+}
+
+impl Shared {
+    fn slot(&self, seq: Seq) -> (&AtomicU64, u64) {
+        let bits = self.done.len() as u64 * 64;
+        let bit = seq.0 % bits;
+        // In range: `bit` is below the number of bits. A usize holds it, since a slice of that length exists.
+        (&self.done[(bit / 64) as usize], 1 << (bit % 64))
+    }
+
+    fn tell(&self) {
+        if !self.told.swap(true, Ordering::AcqRel) {
+            self.changed.notify_one();
+        }
+    }
+}
+
+impl Acks {
+    /// The record is durable.
+    pub fn acked(&self, seq: Seq) {
+        let (word, bit) = self.0.slot(seq);
+        word.fetch_or(bit, Ordering::Release);
+        self.0.tell();
+    }
+
+    /// The record was not delivered and will not be by this sink.
+    pub fn failed(&self, seq: Seq, error: DeliveryError) {
+        self.fail(Failure { seq: Some(seq), error });
+    }
+
+    /// The sink cannot deliver anything, for a reason that no record of its own has.
+    pub fn broken(&self, error: DeliveryError) {
+        self.fail(Failure { seq: None, error });
+    }
+
+    fn fail(&self, failure: Failure) {
+        self.0
+            .failures
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(failure);
+        self.0.tell();
+    }
+}
+
+/// What is in flight, in order.
+#[derive(Debug)]
+pub struct Ledger {
+    shared: Arc<Shared>,
+    limits: Limits,
+    /// The first seq that is not settled.
+    low: u64,
+    next: u64,
+    entries: VecDeque<Entry>,
+    boundaries: VecDeque<Boundary>,
+    bytes: u64,
+}
+
+/// How much may be in flight. One event that is larger than the bytes by itself is let in alone.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub events: usize,
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    bytes: u64,
+    commit_time_us: i64,
+    sent: Instant,
+    /// The policy's word in place of a delivery.
+    skipped: Option<SkipReason>,
+}
+
+#[derive(Debug)]
+struct Boundary {
+    /// Reached when every seq below this is settled.
+    upto: u64,
+    position: Position,
+    skipped: SkipCounts,
+}
+
+/// What the watermark passed since the last look.
+#[derive(Debug, Default)]
+pub struct Progress {
+    pub published: u64,
+    pub skipped: SkipCounts,
+    /// The last boundary reached.
+    pub position: Option<Position>,
+    pub delivery: Histogram,
+    pub end_to_end: Histogram,
+}
+
+impl Ledger {
+    pub fn new(limits: Limits) -> Self {
+        let words = limits.events.max(1).div_ceil(64);
+        let shared = Shared {
+            done: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            failures: Mutex::new(Vec::new()),
+            changed: Notify::new(),
+            told: AtomicBool::new(false),
+        };
+        Self {
+            shared: Arc::new(shared),
+            limits,
+            low: 0,
+            next: 0,
+            entries: VecDeque::new(),
+            boundaries: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    pub fn acks(&self) -> Acks {
+        Acks(Arc::clone(&self.shared))
+    }
+
+    /// Whether an event of this size may be sent now.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.entries.is_empty()
+            || (self.entries.len() < self.limits.events && self.bytes.saturating_add(bytes) <= self.limits.bytes)
+    }
+
+    /// The seq that the next event will have.
+    pub fn next_seq(&self) -> Seq {
+        Seq(self.next)
+    }
+
+    /// Enters an event that the sink took.
+    pub fn sent(&mut self, bytes: u64, commit_time_us: i64, now: Instant) {
+        self.entries.push_back(Entry {
+            bytes,
+            commit_time_us,
+            sent: now,
+            skipped: None,
+        });
+        self.next += 1;
+        self.bytes += bytes;
+    }
+
+    /// Marks a place that is reached when everything before it is settled. `skipped` is counted then.
+    pub fn boundary(&mut self, position: Position, skipped: SkipCounts) {
+        match self.boundaries.back_mut() {
+            // Nothing was sent since: one boundary says it all.
+            Some(last) if last.upto == self.next => {
+                last.position = position;
+                for (reason, count) in skipped {
+                    add(&mut last.skipped, reason, count);
+                }
+            }
+            _ => self.boundaries.push_back(Boundary {
+                upto: self.next,
+                position,
+                skipped,
+            }),
+        }
+    }
+
+    /// Settles an event by policy in place of its delivery.
+    pub fn skip(&mut self, seq: Seq, reason: SkipReason) {
+        let entry = seq
+            .0
+            .checked_sub(self.low)
+            .and_then(|index| self.entries.get_mut(usize::try_from(index).ok()?));
+        if let Some(entry) = entry {
+            entry.skipped = Some(reason);
+            self.acks().acked(seq);
+        }
+    }
+
+    /// Moves the watermark over what is acked.
+    pub fn advance(&mut self, progress: &mut Progress) {
+        // Heard before the bits are read: an ack that comes in between tells again.
+        self.shared.told.store(false, Ordering::Release);
+        let now_us = unix_us();
+        let now = Instant::now();
+        while self.low < self.next {
+            let (word, bit) = self.shared.slot(Seq(self.low));
+            if word.load(Ordering::Acquire) & bit == 0 {
+                break;
+            }
+            word.fetch_and(!bit, Ordering::AcqRel);
+            self.low += 1;
+            let Some(entry) = self.entries.pop_front() else { break };
+            self.bytes -= entry.bytes;
+            match entry.skipped {
+                Some(reason) => add(&mut progress.skipped, reason, 1),
+                None => {
+                    progress.published += 1;
+                    progress.delivery.observe(now.saturating_duration_since(entry.sent));
+                    let age = u64::try_from(now_us.saturating_sub(entry.commit_time_us)).unwrap_or(0);
+                    progress.end_to_end.observe(std::time::Duration::from_micros(age));
+                }
+            }
+        }
+        while self
+            .boundaries
+            .front()
+            .is_some_and(|boundary| boundary.upto <= self.low)
+        {
+            if let Some(boundary) = self.boundaries.pop_front() {
+                for (reason, count) in boundary.skipped {
+                    add(&mut progress.skipped, reason, count);
+                }
+                progress.position = Some(boundary.position);
+            }
+        }
+    }
+
+    /// The failures reported since the last look, in no order.
+    pub fn take_failures(&self) -> Vec<Failure> {
+        std::mem::take(&mut *self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until something was reported. Cancel safe.
+    pub async fn changed(&self) {
+        self.shared.changed.notified().await;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.boundaries.is_empty()
+    }
+
+    pub fn event_count(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn byte_count(&self) -> u64 {
+        self.bytes
+    }
+
+    /// When the oldest event in flight was committed, in microseconds since 1970.
+    pub fn oldest_us(&self) -> Option<i64> {
+        self.entries.front().map(|entry| entry.commit_time_us)
+    }
+}
+
+fn unix_us() -> i64 {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::position::{Lsn, PostgresPosition};
+    use crate::sink::DeliveryErrorKind;
+
+    fn position(base: u64) -> Position {
+        Position::Postgres(PostgresPosition {
+            system_identifier: 1,
+            timeline: 1,
+            base: Lsn(base),
+            partial: None,
+            last_event_end: Lsn::ZERO,
+        })
+    }
+
+    fn ledger(events: usize, bytes: u64) -> Ledger {
+        Ledger::new(Limits { events, bytes })
+    }
+
+    fn advanced(ledger: &mut Ledger) -> Progress {
+        let mut progress = Progress::default();
+        ledger.advance(&mut progress);
+        progress
+    }
+
+    #[test]
+    fn a_boundary_is_reached_when_the_last_event_before_it_is_acked() {
+        let mut ledger = ledger(10, 100);
+        for _ in 0..3 {
+            ledger.sent(1, 0, Instant::now());
+        }
+        ledger.boundary(position(30), SkipCounts::new());
+        let acks = ledger.acks();
+        acks.acked(Seq(2));
+        acks.acked(Seq(0));
+        assert_eq!(advanced(&mut ledger).position, None);
+        acks.acked(Seq(1));
+        let progress = advanced(&mut ledger);
+        assert_eq!(progress.position, Some(position(30)));
+        assert_eq!(progress.published, 2);
+        assert!(ledger.is_empty());
+    }
+
+    #[test]
+    fn a_boundary_without_events_is_reached_at_once_and_counts_its_skips() {
+        let mut ledger = ledger(10, 100);
+        ledger.boundary(position(1), SkipCounts::from([(SkipReason::ForeignPrefix, 2)]));
+        ledger.boundary(position(2), SkipCounts::from([(SkipReason::ForeignPrefix, 3)]));
+        let progress = advanced(&mut ledger);
+        assert_eq!(progress.position, Some(position(2)));
+        assert_eq!(progress.skipped[&SkipReason::ForeignPrefix], 5);
+    }
+
+    #[test]
+    fn the_watermark_stops_at_a_failure() {
+        let mut ledger = ledger(10, 100);
+        for base in 0..2 {
+            ledger.sent(1, 0, Instant::now());
+            ledger.boundary(position(base), SkipCounts::new());
+        }
+        let error = DeliveryError {
+            kind: DeliveryErrorKind::Unavailable,
+            text: "gone".to_owned(),
+        };
+        ledger.acks().failed(Seq(0), error.clone());
+        ledger.acks().acked(Seq(1));
+        assert_eq!(advanced(&mut ledger).position, None);
+        assert_eq!(
+            ledger.take_failures(),
+            [Failure {
+                seq: Some(Seq(0)),
+                error
+            }]
+        );
+        assert_eq!(ledger.event_count(), 2);
+    }
+
+    #[test]
+    fn one_oversized_event_is_let_in_alone() {
+        let mut ledger = ledger(10, 100);
+        assert!(ledger.has_room(1000));
+        ledger.sent(1000, 0, Instant::now());
+        assert!(!ledger.has_room(0));
+        ledger.acks().acked(Seq(0));
+        advanced(&mut ledger);
+        assert!(ledger.has_room(1000));
+    }
+
+    proptest! {
+        /// Against a plain model: whatever the order of sends, boundaries and acks, the position is the last boundary
+        /// before the first gap, never one beyond it.
+        #[test]
+        fn the_watermark_never_passes_a_gap(steps in prop::collection::vec((0_u8..3, any::<prop::sample::Index>()), 0..400)) {
+            let mut ledger = ledger(64, u64::MAX);
+            let acks = ledger.acks();
+            let (mut acked, mut waiting) = (BTreeSet::new(), Vec::new());
+            let mut boundaries: Vec<(u64, u64)> = Vec::new();
+            let mut reached = None;
+            for (number, (step, pick)) in steps.into_iter().enumerate() {
+                match step {
+                    0 if ledger.has_room(1) => {
+                        waiting.push(ledger.next_seq());
+                        ledger.sent(1, 0, Instant::now());
+                    }
+                    1 => {
+                        boundaries.push((ledger.next, number as u64));
+                        ledger.boundary(position(number as u64), SkipCounts::new());
+                    }
+                    2 if !waiting.is_empty() => {
+                        let seq = waiting.swap_remove(pick.index(waiting.len()));
+                        acked.insert(seq.0);
+                        acks.acked(seq);
+                    }
+                    _ => {}
+                }
+                if let Some(position) = advanced(&mut ledger).position {
+                    reached = Some(position);
+                }
+                let first_gap = (0..).find(|seq| !acked.contains(seq)).unwrap_or(0);
+                let expected = boundaries.iter().rev().find(|(upto, _)| *upto <= first_gap).map(|(_, base)| position(*base));
+                prop_assert_eq!(&reached, &expected);
+                prop_assert_eq!(ledger.byte_count(), ledger.event_count() as u64);
+            }
+        }
+    }
+}

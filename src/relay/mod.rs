@@ -1,0 +1,388 @@
+//! The relay: joins a source, the processors and a sink, and carries back the one thing that flows back, a position.
+//!
+//! [`Relay::run`] lives as long as one sink does. It takes batches, processes and sends their events one by one, and
+//! moves the watermark as acks come in, in whatever order. The position of the last boundary that the watermark reached
+//! goes to the saver, and from there to the source. Nothing waits for a batch to be complete.
+
+pub mod backoff;
+pub mod in_flight;
+pub mod supervise;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Delivery, ErrorPolicies, ErrorPolicy};
+use crate::event::ChangeEvent;
+use crate::position::{EventPosition, Position};
+use crate::processor::{Chain, ErrorKind, Outcome, ProcessError};
+use crate::record::Record;
+use crate::sink::kafka::QUEUE_OVERHEAD;
+use crate::sink::{DeliveryError, DeliveryErrorKind, SendError, Sink, SinkError};
+use crate::source::{LogBatch, SkipCounts, SkipReason};
+use crate::telemetry::error_chain;
+use crate::telemetry::status::{PipelineStatus, add};
+
+use in_flight::{Ledger, Progress};
+
+/// Events handled before acks are looked at again.
+const TURN: usize = 256;
+
+/// Why a relay ended.
+#[derive(Debug)]
+pub enum End {
+    /// The source ended and all that it gave is settled and saved, or the drain's time was up.
+    Drained,
+    /// The sink is of no use any more. `single` is how many of the next events must go one by one to find the one that
+    /// it does not take.
+    SinkFailed { error: SinkError, single: u64 },
+    /// An event met the policy `halt`.
+    Halted(HaltError),
+}
+
+/// An event that may not be passed over.
+#[derive(Debug, thiserror::Error)]
+pub enum HaltError {
+    #[error("event at {at} is {}: {error}; policy errors.{}: halt", error.kind().label(), error.kind().label())]
+    Process { at: String, error: ProcessError },
+    #[error("event at {at} is rejected: {error}; policy errors.rejected: halt")]
+    Rejected { at: String, error: DeliveryError },
+}
+
+/// What one relay is made with.
+#[derive(Debug)]
+pub struct RelayParts<S> {
+    pub chain: Chain,
+    pub sink: S,
+    pub ledger: Ledger,
+    pub policies: ErrorPolicies,
+    pub delivery: Delivery,
+    pub status: Arc<PipelineStatus>,
+    /// Events to be sent one by one first.
+    pub single: u64,
+    /// Events that were counted as received in a former life and come again.
+    pub counted: u64,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct Relay<S> {
+    chain: Chain,
+    sink: S,
+    ledger: Ledger,
+    policies: ErrorPolicies,
+    delivery: Delivery,
+    status: Arc<PipelineStatus>,
+    single: u64,
+    counted: u64,
+    /// Rest of the batch at hand, and where it ends.
+    events: VecDeque<ChangeEvent>,
+    batch: Option<BatchRest>,
+    /// A record that the sink gave back, with what the ledger needs of its event.
+    parked: Option<(Record, i64)>,
+    /// The parked record waits for the sink, not for room in the ledger.
+    sink_busy: bool,
+    halted: Option<HaltError>,
+    /// For the error text of a delivery that fails: where the records in flight stand. Kept only while they go singly.
+    single_at: Option<EventPosition>,
+}
+
+#[derive(Debug)]
+struct BatchRest {
+    end: Position,
+    skipped: SkipCounts,
+    /// The event at hand, and the one before it in the batch.
+    at: Option<EventPosition>,
+    before: Option<EventPosition>,
+}
+
+impl<S: Sink> Relay<S> {
+    pub fn new(parts: RelayParts<S>) -> Self {
+        let RelayParts {
+            chain,
+            sink,
+            ledger,
+            policies,
+            delivery,
+            status,
+            single,
+            counted,
+        } = parts;
+        Self {
+            chain,
+            sink,
+            ledger,
+            policies,
+            delivery,
+            status,
+            single,
+            counted,
+            events: VecDeque::new(),
+            batch: None,
+            parked: None,
+            sink_busy: false,
+            halted: None,
+            single_at: None,
+        }
+    }
+
+    /// Relays until the source ends, the sink fails or an event halts it. `acked` takes each position reached and is
+    /// closed at the end; `stop` starts the time that draining may take.
+    pub async fn run(
+        mut self,
+        mut batches: mpsc::Receiver<LogBatch>,
+        acked: watch::Sender<Option<Position>>,
+        stop: CancellationToken,
+    ) -> End {
+        let mut deadline: Option<Instant> = None;
+        let mut source_ended = false;
+        let end = loop {
+            if let Some(end) = self.settle(&acked) {
+                break end;
+            }
+            if self.work() {
+                // Acks and the stop get their turn between turns of work.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            let idle = self.batch.is_none() && self.ledger.is_empty();
+            if idle && (source_ended || self.halted.is_some()) {
+                break End::Drained;
+            }
+            if deadline.is_none() && (source_ended || stop.is_cancelled() || self.halted.is_some()) {
+                deadline = Some(Instant::now() + self.delivery.drain_timeout);
+            }
+            let drain = deadline;
+            tokio::select! {
+                biased; // acks make room before more is taken
+                () = self.ledger.changed() => {}
+                batch = batches.recv(), if self.batch.is_none() && self.halted.is_none() && !source_ended => match batch {
+                    Some(batch) => self.take(batch),
+                    None => source_ended = true,
+                },
+                ready = self.sink.ready(), if self.sink_busy => match ready {
+                    Ok(()) => self.sink_busy = false,
+                    Err(error) => break self.sink_failed(error),
+                },
+                () = stop.cancelled(), if deadline.is_none() => {}
+                () = sleep_until(drain.unwrap_or_else(Instant::now)), if drain.is_some() => {
+                    tracing::warn!(
+                        in_flight = self.ledger.event_count(),
+                        "drain_timeout is over; what was not acknowledged is sent again at the next start"
+                    );
+                    break End::Drained;
+                }
+            }
+        };
+        batches.close();
+        let end = match (self.halted.take(), end) {
+            (Some(halt), End::Drained) => End::Halted(halt),
+            (_, end) => end,
+        };
+        drop(acked);
+        // What is still on its way was reported to nobody as acked; it is not waited for a second time.
+        if let Err(error) = self.sink.close(Instant::now()).await {
+            tracing::debug!(error = error_chain(&error), "sink closed");
+        }
+        end
+    }
+
+    /// Takes acks and failures: moves the watermark, and ends where a delivery failed.
+    fn settle(&mut self, acked: &watch::Sender<Option<Position>>) -> Option<End> {
+        let mut progress = Progress::default();
+        self.ledger.advance(&mut progress);
+        if progress.published > 0 || !progress.skipped.is_empty() {
+            self.status.settled(
+                progress.published,
+                &progress.skipped,
+                &progress.delivery,
+                &progress.end_to_end,
+            );
+        }
+        self.status.in_flight(self.ledger.byte_count(), self.ledger.oldest_us());
+        if let Some(position) = progress.position {
+            self.status.acked(&position);
+            acked.send_replace(Some(position));
+        }
+        let failures = self.ledger.take_failures();
+        if failures.is_empty() {
+            return None;
+        }
+        self.status
+            .count(|totals| totals.failed += failures.iter().filter(|failure| failure.seq.is_some()).count() as u64);
+        // The gravest decides.
+        let worst = failures.into_iter().max_by_key(|failure| match failure.error.kind {
+            DeliveryErrorKind::Unavailable => 0,
+            DeliveryErrorKind::Record => 1,
+            DeliveryErrorKind::Refused => 2,
+        })?;
+        match (worst.seq, worst.error.kind) {
+            // It travelled alone, so it is the one.
+            (Some(seq), DeliveryErrorKind::Record) if self.single > 0 && self.ledger.event_count() == 1 => {
+                let at = self.single_at.take();
+                if let Some(halt) = self.reject(worst.error, at) {
+                    return Some(End::Halted(halt));
+                }
+                self.ledger.skip(seq, SkipReason::Rejected);
+                None
+            }
+            _ => Some(self.sink_failed(worst.error.into())),
+        }
+    }
+
+    fn sink_failed(&self, error: SinkError) -> End {
+        let by_record = matches!(&error, SinkError::Delivery(error) if error.kind == DeliveryErrorKind::Record);
+        let single = if by_record { self.ledger.event_count() as u64 } else { 0 };
+        End::SinkFailed { error, single }
+    }
+
+    fn take(&mut self, batch: LogBatch) {
+        let received = batch.events.len() as u64 + batch.skipped.values().sum::<u64>();
+        let again = received.min(self.counted);
+        self.counted -= again;
+        self.status.count(|totals| totals.received += received - again);
+        self.events = batch.events.into();
+        self.batch = Some(BatchRest {
+            end: batch.end,
+            skipped: batch.skipped,
+            at: None,
+            before: None,
+        });
+    }
+
+    /// Handles events while there is room. True: there is more to do at once.
+    fn work(&mut self) -> bool {
+        for _ in 0..TURN {
+            if self.sink_busy {
+                return false;
+            }
+            if let Some((record, commit_time_us)) = self.parked.take() {
+                if !self.send(record, commit_time_us) {
+                    return false;
+                }
+                continue;
+            }
+            let Some(event) = self.events.pop_front() else {
+                if let Some(BatchRest { end, skipped, .. }) = self.batch.take() {
+                    self.ledger.boundary(end, skipped);
+                    // A batch without events is settled by this alone.
+                    return true;
+                }
+                return false;
+            };
+            let (position, commit_time_us) = (event.position, event.commit_time_us);
+            if let Some(batch) = &mut self.batch {
+                batch.before = batch.at.replace(position);
+            }
+            match self.chain.process(event) {
+                Ok(Outcome::Publish(record)) => self.parked = Some((record, commit_time_us)),
+                Ok(Outcome::Skip(reason)) => self.skip(reason),
+                Err(error) => {
+                    if let Some(halt) = self.refuse(error, position) {
+                        self.halt(halt);
+                        return true;
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// Sends a record. False: it is parked until there is room.
+    fn send(&mut self, record: Record, commit_time_us: i64) -> bool {
+        let bytes = record.byte_len() as u64 + QUEUE_OVERHEAD;
+        let alone = self.single > 0 && self.ledger.event_count() > 0;
+        if alone || !self.ledger.has_room(bytes) {
+            self.parked = Some((record, commit_time_us));
+            return false;
+        }
+        match self.sink.send(self.ledger.next_seq(), record) {
+            Ok(()) => {
+                self.ledger.sent(bytes, commit_time_us, std::time::Instant::now());
+                if self.single > 0 {
+                    self.single -= 1;
+                    self.single_at = self.at();
+                    // Each is a boundary, so that what comes before a culprit is not sent again.
+                    if let Some((batch, at)) = self.batch.as_ref().zip(self.single_at) {
+                        self.ledger.boundary(batch.end.after(&at), SkipCounts::new());
+                    }
+                }
+                true
+            }
+            Err(SendError::NotReady(record)) => {
+                self.parked = Some((*record, commit_time_us));
+                self.sink_busy = true;
+                false
+            }
+            Err(SendError::Rejected(error)) => {
+                self.status.count(|totals| totals.failed += 1);
+                match self.reject(error, self.at()) {
+                    Some(halt) => self.halt(halt),
+                    None => self.skip(SkipReason::Rejected),
+                }
+                true
+            }
+        }
+    }
+
+    fn at(&self) -> Option<EventPosition> {
+        self.batch.as_ref().and_then(|batch| batch.at)
+    }
+
+    /// Counts a skipped event with the batch that it came in.
+    fn skip(&mut self, reason: SkipReason) {
+        if let Some(batch) = &mut self.batch {
+            add(&mut batch.skipped, reason, 1);
+        }
+    }
+
+    /// An event that no record could be made of, by its policy.
+    fn refuse(&mut self, error: ProcessError, at: EventPosition) -> Option<HaltError> {
+        let (policy, reason) = match error.kind() {
+            ErrorKind::Invalid => (self.policies.invalid, SkipReason::Invalid),
+            ErrorKind::Unroutable => (self.policies.unroutable, SkipReason::Unroutable),
+            ErrorKind::Rejected => (self.policies.rejected, SkipReason::Rejected),
+        };
+        match policy {
+            ErrorPolicy::Halt => Some(HaltError::Process {
+                at: at.to_string(),
+                error,
+            }),
+            ErrorPolicy::Skip => {
+                tracing::warn!(at = %at, reason = reason.label(), error = %error, "event skipped");
+                self.skip(reason);
+                None
+            }
+        }
+    }
+
+    /// A record that the sink will never take, by its policy.
+    fn reject(&self, error: DeliveryError, at: Option<EventPosition>) -> Option<HaltError> {
+        let at = at.map(|at| at.to_string()).unwrap_or_default();
+        match self.policies.rejected {
+            ErrorPolicy::Halt => Some(HaltError::Rejected { at, error }),
+            ErrorPolicy::Skip => {
+                tracing::warn!(at, reason = SkipReason::Rejected.label(), error = %error, "event skipped");
+                None
+            }
+        }
+    }
+
+    /// Takes no more events. What was sent is still waited for, and the position before the culprit is saved.
+    fn halt(&mut self, halt: HaltError) {
+        self.events.clear();
+        self.parked = None;
+        if let Some(BatchRest {
+            end,
+            before: Some(before),
+            ..
+        }) = self.batch.take()
+        {
+            self.ledger.boundary(end.after(&before), SkipCounts::new());
+        }
+        self.halted = Some(halt);
+    }
+}

@@ -1,0 +1,186 @@
+//! The producer's settings, and what librdkafka calls back with.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rdkafka::ClientContext;
+use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::Message;
+use rdkafka::producer::{DeliveryResult, ProducerContext};
+use secrecy::ExposeSecret;
+use tokio::sync::Notify;
+
+use crate::config;
+use crate::relay::in_flight::{Acks, Seq};
+use crate::sink::{DeliveryError, DeliveryErrorKind};
+use crate::telemetry::status::PipelineStatus;
+
+use super::error::delivery_error;
+
+/// librdkafka's default; lowered where a topic takes less.
+pub(super) const DEFAULT_BATCH_SIZE: u64 = 1_000_000;
+
+/// Settings of every client of this sink.
+pub(super) fn client_config(kafka: &config::Kafka) -> ClientConfig {
+    let mut client = ClientConfig::new();
+    client
+        .set("bootstrap.servers", &kafka.brokers)
+        .set("client.id", "tailpost")
+        .set("socket.keepalive.enable", "true")
+        // The default of 10 s makes a broker's return noticed late.
+        .set("reconnect.backoff.max.ms", "2000")
+        .set_log_level(RDKafkaLogLevel::Warning);
+    for (name, value) in &kafka.client_conf {
+        client.set(name, value.expose_secret());
+    }
+    client
+}
+
+/// The producer's own settings, on top.
+///
+/// `max_events` is the bound on what is in flight; librdkafka's own queue is larger, so that it never refuses first.
+pub(super) fn producer_config(kafka: &config::Kafka, max_events: usize, batch_size: u64) -> ClientConfig {
+    let mut client = client_config(kafka);
+    let given = |name: &str| kafka.client_conf.iter().any(|(key, _)| key == name);
+    client
+        .set("enable.idempotence", "true")
+        .set("acks", "all")
+        // No limit: a message that times out leaves a gap, and those behind it would go on.
+        .set("message.timeout.ms", "0")
+        // Java's partitioner, so that a key keeps its partition whoever produces it.
+        .set("partitioner", "murmur2_random")
+        .set(
+            "queue.buffering.max.messages",
+            (max_events.saturating_mul(2)).clamp(1000, 2_147_483_647).to_string(),
+        )
+        .set("queue.buffering.max.kbytes", "2147483647");
+    if !given("linger.ms") && !given("queue.buffering.max.ms") {
+        // With nothing to wait for, an event leaves at once; under load batches fill while requests are on their way.
+        client.set("linger.ms", "0");
+    }
+    if !given("message.max.bytes") {
+        // The topics' own limits hold, and are checked before a record is sent.
+        client.set("message.max.bytes", "1000000000");
+    }
+    if !given("batch.size") || batch_size < DEFAULT_BATCH_SIZE {
+        // A batch larger than its topic's limit fails as a whole, with every record in it.
+        client.set("batch.size", batch_size.to_string());
+    }
+    client
+}
+
+/// Passes deliveries on to the ledger, and the connection's troubles to the status.
+pub(super) struct Context {
+    acks: Acks,
+    status: Arc<PipelineStatus>,
+    /// Sent and not reported yet.
+    pub(super) outstanding: AtomicUsize,
+    /// Told at each delivery while somebody waits.
+    pub(super) delivered: Notify,
+    pub(super) waiting: AtomicBool,
+    /// The last trouble said, so that it is said once.
+    trouble: Mutex<Option<String>>,
+    /// Whether a probe should ask if the brokers are back.
+    pub(super) unreachable: Arc<AtomicBool>,
+    brokers: String,
+}
+
+impl Context {
+    pub(super) fn new(acks: Acks, status: Arc<PipelineStatus>, unreachable: Arc<AtomicBool>, brokers: String) -> Self {
+        Self {
+            acks,
+            status,
+            outstanding: AtomicUsize::new(0),
+            delivered: Notify::new(),
+            waiting: AtomicBool::new(false),
+            trouble: Mutex::new(None),
+            unreachable,
+            brokers,
+        }
+    }
+
+    /// Says a trouble once, until another one or none.
+    pub(super) fn report(&self, trouble: Option<String>) {
+        let mut last = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last == trouble {
+            return;
+        }
+        match (&trouble, &*last) {
+            (Some(trouble), _) => tracing::warn!(sink = self.status.sink, error = trouble, "waiting for Kafka"),
+            (None, Some(_)) => tracing::info!(sink = self.status.sink, "Kafka answers again"),
+            (None, None) => {}
+        }
+        self.status.sink_trouble(trouble.clone());
+        *last = trouble;
+    }
+}
+
+impl ClientContext for Context {
+    fn error(&self, error: KafkaError, reason: &str) {
+        let code = error.rdkafka_error_code();
+        let refused = match code {
+            Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed) => {
+                "check sasl.mechanism, sasl.username and sasl.password in client_conf"
+            }
+            // Other failures of TLS happen while a broker restarts.
+            Some(RDKafkaErrorCode::SSL) if reason.contains("certificate") => {
+                "check ssl.ca.location and the broker's certificate"
+            }
+            Some(
+                RDKafkaErrorCode::AllBrokersDown
+                | RDKafkaErrorCode::BrokerTransportFailure
+                | RDKafkaErrorCode::Resolve
+                | RDKafkaErrorCode::SSL,
+            ) => {
+                self.unreachable.store(true, Ordering::Relaxed);
+                self.report(Some(format!(
+                    "no Kafka broker answers at {}: start it, or check brokers",
+                    self.brokers
+                )));
+                return;
+            }
+            _ => {
+                tracing::debug!(error = %error, reason, "librdkafka reports");
+                return;
+            }
+        };
+        let text = format!(
+            "Kafka at {} refuses us: {}; {refused}",
+            self.brokers,
+            without_addresses(reason)
+        );
+        self.acks.broken(DeliveryError {
+            kind: DeliveryErrorKind::Refused,
+            text,
+        });
+    }
+}
+
+/// librdkafka's reason without its own prefixes and timings, which make each repetition look new.
+fn without_addresses(reason: &str) -> &str {
+    let reason = reason.rsplit_once("/bootstrap: ").map_or(reason, |(_, rest)| rest);
+    reason.split(" (after ").next().unwrap_or(reason)
+}
+
+impl ProducerContext for Context {
+    type DeliveryOpaque = usize;
+
+    /// Called on the poll thread: in order within a partition, and never at once for two messages.
+    fn delivery(&self, result: &DeliveryResult<'_>, seq: usize) {
+        self.outstanding.fetch_sub(1, Ordering::AcqRel);
+        let seq = Seq(seq as u64);
+        match result {
+            Ok(_) => {
+                self.acks.acked(seq);
+                if self.unreachable.load(Ordering::Relaxed) && self.unreachable.swap(false, Ordering::Relaxed) {
+                    self.report(None);
+                }
+            }
+            Err((error, message)) => self.acks.failed(seq, delivery_error(error, message.topic())),
+        }
+        if self.waiting.load(Ordering::Acquire) {
+            self.delivered.notify_one();
+        }
+    }
+}

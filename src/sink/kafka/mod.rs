@@ -1,0 +1,296 @@
+//! Kafka, by librdkafka's idempotent producer with acks=all.
+//!
+//! Retriable failures never reach us: librdkafka repeats them without a limit and in order. What is reported as failed
+//! is for good, so the first failure ends this sink's life; records behind it must not overtake it.
+
+mod client;
+mod error;
+mod preflight;
+mod topics;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::{Header, OwnedHeaders};
+use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::config;
+use crate::record::Record;
+use crate::relay::in_flight::{Acks, Seq};
+use crate::telemetry::status::PipelineStatus;
+
+use super::{DeliveryError, DeliveryErrorKind, SendError, Sink, SinkError};
+
+use client::{Context, DEFAULT_BATCH_SIZE, producer_config};
+use topics::{SharedProducer, Topic, batch_len, prepare};
+
+pub use error::KafkaSinkError;
+pub use preflight::preflight;
+
+/// What librdkafka keeps for a queued record beside its bytes.
+pub const QUEUE_OVERHEAD: u64 = 700;
+/// Between two looks whether the brokers are back, or a topic has come.
+const RETRY: Duration = Duration::from_secs(1);
+const PROBE: Duration = Duration::from_secs(3);
+
+/// Sends to one cluster.
+pub struct KafkaSink {
+    config: Arc<config::Kafka>,
+    producer: SharedProducer,
+    topics: HashMap<Arc<str>, Topic>,
+    /// The topic that the record given back waits for.
+    preparing: Option<(Arc<str>, JoinHandle<Result<Topic, DeliveryError>>)>,
+    /// Records given back because librdkafka's queue was full.
+    queue_full: bool,
+    batch_size: u64,
+    /// A smaller batch size that a topic asks for: the producer is made anew when nothing is in flight.
+    next_batch_size: Option<u64>,
+    acks: Acks,
+    status: Arc<PipelineStatus>,
+    max_events: usize,
+    unreachable: Arc<AtomicBool>,
+    probe: JoinHandle<()>,
+}
+
+impl KafkaSink {
+    /// Makes the producer; it connects by itself. Must be called within a runtime.
+    ///
+    /// # Errors
+    /// When `client_conf` does not fit librdkafka.
+    pub fn new(
+        config: Arc<config::Kafka>,
+        max_events: usize,
+        acks: Acks,
+        status: Arc<PipelineStatus>,
+    ) -> Result<Self, KafkaSinkError> {
+        let unreachable = Arc::new(AtomicBool::new(false));
+        let producer = make_producer(&config, max_events, DEFAULT_BATCH_SIZE, &acks, &status, &unreachable)?;
+        let probe = tokio::spawn(probe(Arc::downgrade(&producer), Arc::clone(&unreachable)));
+        Ok(Self {
+            config,
+            producer,
+            topics: HashMap::new(),
+            preparing: None,
+            queue_full: false,
+            batch_size: DEFAULT_BATCH_SIZE,
+            next_batch_size: None,
+            acks,
+            status,
+            max_events,
+            unreachable,
+            probe,
+        })
+    }
+
+    fn start_preparing(&mut self, name: Arc<str>) {
+        let (producer, config, topic) = (Arc::clone(&self.producer), Arc::clone(&self.config), Arc::clone(&name));
+        let task = tokio::task::spawn_blocking(move || prepare(&producer, &config, &topic));
+        self.preparing = Some((name, task));
+    }
+
+    /// Waits until fewer records than `count` are on their way. Cancel safe.
+    async fn fewer_outstanding_than(&self, count: usize) {
+        let context = self.producer.context();
+        context.waiting.store(true, Ordering::Release);
+        while context.outstanding.load(Ordering::Acquire) >= count {
+            context.delivered.notified().await;
+        }
+        context.waiting.store(false, Ordering::Release);
+    }
+
+    fn take_fatal_error(&self) -> Option<KafkaSinkError> {
+        let (code, reason) = self.producer.client().fatal_error()?;
+        Some(KafkaSinkError::Fatal {
+            reason: format!("{code}: {reason}"),
+        })
+    }
+}
+
+impl Sink for KafkaSink {
+    fn send(&mut self, seq: Seq, record: Record) -> Result<(), SendError> {
+        if self.next_batch_size.is_some() || self.queue_full {
+            return Err(SendError::NotReady(Box::new(record)));
+        }
+        let Some(topic) = self.topics.get(&record.topic) else {
+            if self.preparing.is_none() {
+                self.start_preparing(Arc::clone(&record.topic));
+            }
+            return Err(SendError::NotReady(Box::new(record)));
+        };
+        let size = batch_len(&record);
+        if size > topic.limit {
+            return Err(SendError::Rejected(DeliveryError {
+                kind: DeliveryErrorKind::Record,
+                text: format!(
+                    "a record of {size} bytes for topic `{}` is over its max.message.bytes of {}: raise that, or make the payload smaller",
+                    record.topic, topic.limit
+                ),
+            }));
+        }
+        // A pointer-sized opaque: a seq of more than 32 bits on a 32-bit machine would be wrong, and cannot be reached
+        // before the ledger's life ends.
+        let opaque = seq.0 as usize;
+        let mut message: BaseRecord<'_, [u8], [u8], usize> =
+            BaseRecord::with_opaque_to(&record.topic, opaque).timestamp(record.timestamp_ms);
+        if let Some(key) = &record.key {
+            message = message.key(key);
+        }
+        if let Some(value) = &record.value {
+            message = message.payload(value);
+        }
+        if !record.headers.is_empty() {
+            let headers = OwnedHeaders::new_with_capacity(record.headers.len());
+            message = message.headers(record.headers.iter().fold(headers, |headers, header| {
+                headers.insert(Header {
+                    key: &header.name,
+                    value: Some(&header.value[..]),
+                })
+            }));
+        }
+        let context = self.producer.context();
+        context.outstanding.fetch_add(1, Ordering::AcqRel);
+        let Err((error, _)) = self.producer.send(message) else {
+            return Ok(());
+        };
+        context.outstanding.fetch_sub(1, Ordering::AcqRel);
+        if error == KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull) {
+            self.queue_full = true;
+            return Err(SendError::NotReady(Box::new(record)));
+        }
+        Err(SendError::Rejected(error::delivery_error(&error, &record.topic)))
+    }
+
+    async fn ready(&mut self) -> Result<(), SinkError> {
+        loop {
+            if let Some(error) = self.take_fatal_error() {
+                return Err(error.into());
+            }
+            if let Some((name, task)) = &mut self.preparing {
+                let name = Arc::clone(name);
+                let result = task.await;
+                self.preparing = None;
+                match result {
+                    Ok(Ok(topic)) => {
+                        self.producer.context().report(None);
+                        if topic.limit < self.batch_size {
+                            self.next_batch_size = Some(topic.limit);
+                        }
+                        self.topics.insert(name, topic);
+                    }
+                    Ok(Err(error)) if error.kind == DeliveryErrorKind::Unavailable => {
+                        self.producer.context().report(Some(error.text));
+                        // Started before the wait, so that a cancelled wait does not forget the topic.
+                        let (producer, config, topic) =
+                            (Arc::clone(&self.producer), Arc::clone(&self.config), Arc::clone(&name));
+                        let task = tokio::task::spawn_blocking(move || {
+                            std::thread::sleep(RETRY);
+                            prepare(&producer, &config, &topic)
+                        });
+                        self.preparing = Some((name, task));
+                    }
+                    Ok(Err(error)) => return Err(error.into()),
+                    Err(panic) => {
+                        return Err(KafkaSinkError::Fatal {
+                            reason: panic.to_string(),
+                        }
+                        .into());
+                    }
+                }
+                continue;
+            }
+            if let Some(batch_size) = self.next_batch_size {
+                // A new producer starts a new sequence: it may not overtake what the old one has on its way.
+                self.fewer_outstanding_than(1).await;
+                let (config, acks, status) = (&self.config, &self.acks, &self.status);
+                self.producer = make_producer(config, self.max_events, batch_size, acks, status, &self.unreachable)?;
+                self.probe.abort();
+                self.probe = tokio::spawn(probe(Arc::downgrade(&self.producer), Arc::clone(&self.unreachable)));
+                self.batch_size = batch_size;
+                self.next_batch_size = None;
+                continue;
+            }
+            if self.queue_full {
+                let half = self
+                    .producer
+                    .context()
+                    .outstanding
+                    .load(Ordering::Acquire)
+                    .div_ceil(2)
+                    .max(1);
+                self.fewer_outstanding_than(half).await;
+                self.queue_full = false;
+                continue;
+            }
+            return Ok(());
+        }
+    }
+
+    async fn close(self, deadline: Instant) -> Result<(), SinkError> {
+        let waited = tokio::time::timeout_at(deadline, self.fewer_outstanding_than(1)).await;
+        let count = self.producer.context().outstanding.load(Ordering::Acquire);
+        self.probe.abort();
+        // Dropping the producer blocks for up to half a second.
+        let producer = Arc::clone(&self.producer);
+        drop(self);
+        let dropped = tokio::task::spawn_blocking(move || drop(producer)).await;
+        if dropped.is_err() {
+            tracing::error!("the Kafka producer failed while it was closed");
+        }
+        match waited {
+            Ok(()) => Ok(()),
+            Err(_) => Err(KafkaSinkError::Unacknowledged { count }.into()),
+        }
+    }
+}
+
+impl Drop for KafkaSink {
+    fn drop(&mut self) {
+        self.probe.abort();
+    }
+}
+
+fn make_producer(
+    config: &config::Kafka,
+    max_events: usize,
+    batch_size: u64,
+    acks: &Acks,
+    status: &Arc<PipelineStatus>,
+    unreachable: &Arc<AtomicBool>,
+) -> Result<SharedProducer, KafkaSinkError> {
+    let context = Context::new(
+        acks.clone(),
+        Arc::clone(status),
+        Arc::clone(unreachable),
+        config.brokers.clone(),
+    );
+    let producer: ThreadedProducer<Context> = producer_config(config, max_events, batch_size)
+        .create_with_context(context)
+        .map_err(|error| error::client_error(&error))?;
+    Ok(Arc::new(producer))
+}
+
+/// Asks the brokers for a sign of life while they are taken for gone: librdkafka tells when they go, not when they come.
+async fn probe(producer: std::sync::Weak<ThreadedProducer<Context>>, unreachable: Arc<AtomicBool>) {
+    loop {
+        sleep(RETRY).await;
+        if !unreachable.load(Ordering::Relaxed) {
+            continue;
+        }
+        let Some(producer) = producer.upgrade() else { return };
+        let asked = tokio::task::spawn_blocking(move || {
+            let answered = producer.client().fetch_metadata(None, PROBE).is_ok();
+            if answered {
+                producer.context().report(None);
+            }
+            answered
+        });
+        if asked.await.unwrap_or(false) {
+            unreachable.store(false, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What must be known of a topic before the first record goes to it: that it exists, and how large a record may be.
+//!
+//! One record over the limit would fail every record that travels in its batch, so sizes are checked before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::FromClientConfig;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::{Producer, ThreadedProducer};
+
+use crate::config;
+use crate::record::Record;
+use crate::sink::{DeliveryError, DeliveryErrorKind};
+
+use super::client::{Context, client_config};
+
+const REQUEST: Duration = Duration::from_secs(10);
+/// A broker that makes topics itself takes a moment for it.
+const AUTO_CREATION_TRIES: u32 = 10;
+const AUTO_CREATION_WAIT: Duration = Duration::from_millis(200);
+/// Kafka's default `max.message.bytes`, for brokers that do not tell.
+const DEFAULT_LIMIT: u64 = 1_048_588;
+
+/// A topic that records may go to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Topic {
+    /// The largest record batch that it takes, in bytes.
+    pub(super) limit: u64,
+}
+
+/// Makes the topic where it must and may, and reads its limit. Blocks: not for a task.
+///
+/// # Errors
+/// `Unavailable` while it can still come about, `Refused` where a person must act.
+pub(super) fn prepare(
+    producer: &ThreadedProducer<Context>,
+    kafka: &config::Kafka,
+    name: &str,
+) -> Result<Topic, DeliveryError> {
+    let admin = AdminClient::<DefaultClientContext>::from_config(&client_config(kafka))
+        .map_err(|error| unavailable(format!("make a Kafka admin client: {error}")))?;
+    let runtime = tokio::runtime::Handle::current();
+    let mut created = false;
+    let mut tries = 0;
+    loop {
+        match existence(producer, name, &kafka.brokers)? {
+            None => break,
+            Some(code) => match &kafka.create_topics {
+                Some(wanted) if !created => {
+                    runtime.block_on(create(&admin, name, *wanted))?;
+                    created = true;
+                }
+                _ => {
+                    tries += 1;
+                    if tries >= AUTO_CREATION_TRIES {
+                        return Err(unavailable(format!(
+                            "topic `{name}` does not exist and the broker does not make it ({code}): create it, or set create_topics"
+                        )));
+                    }
+                    std::thread::sleep(AUTO_CREATION_WAIT);
+                }
+            },
+        }
+    }
+    Ok(Topic {
+        limit: runtime.block_on(limit(&admin, name)),
+    })
+}
+
+/// None: it is there. Asking makes it, where the broker's own rule says so.
+fn existence(
+    producer: &ThreadedProducer<Context>,
+    name: &str,
+    brokers: &str,
+) -> Result<Option<RDKafkaErrorCode>, DeliveryError> {
+    let metadata = producer.client().fetch_metadata(Some(name), REQUEST).map_err(|error| {
+        let code = error.rdkafka_error_code();
+        match code {
+            Some(
+                RDKafkaErrorCode::OperationTimedOut
+                | RDKafkaErrorCode::BrokerTransportFailure
+                | RDKafkaErrorCode::AllBrokersDown,
+            ) => unavailable(format!(
+                "no Kafka broker answers at {brokers}: start it, or check brokers"
+            )),
+            _ => unavailable(format!("read the metadata of topic `{name}`: {error}")),
+        }
+    })?;
+    let topic = metadata.topics().iter().find(|topic| topic.name() == name);
+    let code = match topic {
+        None => Some(RDKafkaErrorCode::UnknownTopicOrPartition),
+        Some(topic) => topic.error().map(RDKafkaErrorCode::from),
+    };
+    match code {
+        Some(RDKafkaErrorCode::TopicAuthorizationFailed) => Err(DeliveryError {
+            kind: DeliveryErrorKind::Refused,
+            text: format!("topic `{name}` may not be described: allow the user to describe and write to it"),
+        }),
+        Some(RDKafkaErrorCode::InvalidTopic) => Err(DeliveryError {
+            kind: DeliveryErrorKind::Record,
+            text: format!("the broker does not accept `{name}` as a topic's name"),
+        }),
+        other => Ok(other),
+    }
+}
+
+async fn create(
+    admin: &AdminClient<DefaultClientContext>,
+    name: &str,
+    wanted: config::CreateTopics,
+) -> Result<(), DeliveryError> {
+    let topic = NewTopic::new(
+        name,
+        wanted.partitions,
+        TopicReplication::Fixed(wanted.replication_factor),
+    );
+    let options = AdminOptions::new().operation_timeout(Some(REQUEST));
+    let failed = |reason: String| unavailable(format!("create topic `{name}`: {reason}"));
+    let results = admin
+        .create_topics([&topic], &options)
+        .await
+        .map_err(|error| failed(error.to_string()))?;
+    match results.into_iter().next() {
+        Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) | Some(Ok(_)) | None => Ok(()),
+        Some(Err((
+            _,
+            code @ (RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::ClusterAuthorizationFailed),
+        ))) => Err(DeliveryError {
+            kind: DeliveryErrorKind::Refused,
+            text: format!("create topic `{name}`: {code}; allow the user to create it, or create it by hand"),
+        }),
+        Some(Err((_, code))) => Err(failed(code.to_string())),
+    }
+}
+
+async fn limit(admin: &AdminClient<DefaultClientContext>, name: &str) -> u64 {
+    let options = AdminOptions::new().request_timeout(Some(REQUEST));
+    let described: Result<_, KafkaError> = admin
+        .describe_configs([&ResourceSpecifier::Topic(name)], &options)
+        .await;
+    let limit = described
+        .ok()
+        .and_then(|results| results.into_iter().next()?.ok())
+        .and_then(|resource| resource.get("max.message.bytes")?.value.as_deref()?.parse().ok());
+    limit.unwrap_or_else(|| {
+        tracing::warn!(
+            topic = name,
+            limit = DEFAULT_LIMIT,
+            "the topic's max.message.bytes may not be read; the default is assumed"
+        );
+        DEFAULT_LIMIT
+    })
+}
+
+fn unavailable(text: String) -> DeliveryError {
+    DeliveryError {
+        kind: DeliveryErrorKind::Unavailable,
+        text,
+    }
+}
+
+/// Size of the batch that the record makes when it travels alone: the least that a topic must take for it.
+///
+/// Kafka documentation, "Record Batch": 61 bytes of header, then each record with its lengths as zigzag varints.
+pub(super) fn batch_len(record: &Record) -> u64 {
+    let part = |bytes: Option<usize>| bytes.map_or(1, |length| varint_len(length) + length);
+    let headers: usize = record
+        .headers
+        .iter()
+        .map(|header| part(Some(header.name.len())) + part(Some(header.value.len())))
+        .sum();
+    // Attributes, and the deltas of time and offset: 0 in a batch of one.
+    let body = 3
+        + part(record.key.as_ref().map(bytes::Bytes::len))
+        + part(record.value.as_ref().map(bytes::Bytes::len))
+        + varint_len(record.headers.len())
+        + headers;
+    (61 + varint_len(body) + body) as u64
+}
+
+fn varint_len(value: usize) -> usize {
+    // Zigzag doubles it; seven bits a byte.
+    let bits = usize::BITS - value.leading_zeros() + 1;
+    bits.div_ceil(7).max(1) as usize
+}
+
+/// A shared producer, as the preparing thread needs it.
+pub(super) type SharedProducer = Arc<ThreadedProducer<Context>>;
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn varints_grow_at_the_zigzag_bounds() {
+        for (value, length) in [
+            (0, 1),
+            (63, 1),
+            (64, 2),
+            (8191, 2),
+            (8192, 3),
+            (1_048_575, 3),
+            (1_048_576, 4),
+        ] {
+            assert_eq!(varint_len(value), length, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_record_alone_is_its_bytes_and_the_batch_around_them() {
+        let record = Record {
+            topic: "t".into(),
+            key: None,
+            value: Some(Bytes::from_static(b"value")),
+            headers: Vec::new(),
+            timestamp_ms: 0,
+        };
+        // 61 + length 1 + attributes 1 + time 1 + offset 1 + no key 1 + length 1 + value 5 + no headers 1
+        assert_eq!(batch_len(&record), 61 + 12);
+    }
+}

@@ -1,0 +1,173 @@
+//! Sources: each tails one database's own log and hands on what it finds, in the log's order.
+//!
+//! A source owns its connection and answers the server whatever the relay does. What it hands on are [`LogBatch`]es;
+//! what comes back is only the position that was saved, which it may then confirm to its server.
+
+pub mod postgres;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::event::{ChangeEvent, Operation};
+use crate::position::Position;
+use crate::telemetry::status::SourceView;
+
+pub use postgres::PostgresError;
+
+/// Tails one database's log.
+pub trait Source: Send + 'static {
+    /// Streams from `from` (None: the first start) until stopped, or until the log's end where the source was told to
+    /// end there.
+    ///
+    /// When it ends without an error it closes [`LogChannel::batches`], waits until [`LogChannel::confirmed`] is closed
+    /// too, and confirms what was saved last.
+    ///
+    /// # Errors
+    /// [`SourceError::recovery`] says whether another run from the last position handed over can go on.
+    fn run(self, from: Option<Position>, log: &mut LogChannel) -> impl Future<Output = Result<(), SourceError>> + Send;
+}
+
+/// A source's side of its pipeline; it outlives one connection.
+#[derive(Debug)]
+pub struct LogChannel {
+    pub batches: BatchSender,
+    /// What the checkpoint holds, and so may be confirmed to the server.
+    pub confirmed: watch::Receiver<Option<Position>>,
+    pub stop: CancellationToken,
+    /// Where the source tells operators how it stands.
+    pub view: SourceView,
+}
+
+/// Hands batches to the relay. Bounded: a full channel is how back-pressure reaches the server's socket.
+#[derive(Debug)]
+pub struct BatchSender {
+    sender: Option<mpsc::Sender<LogBatch>>,
+    last: Option<Position>,
+}
+
+impl BatchSender {
+    /// `from` is where the first batch begins.
+    pub fn new(sender: mpsc::Sender<LogBatch>, from: Option<Position>) -> Self {
+        Self {
+            sender: Some(sender),
+            last: from,
+        }
+    }
+
+    /// Waits for room and hands the batch over. Cancel safe: until then it stays where it is.
+    ///
+    /// A relay that is gone takes nothing more: the batch is dropped, and will be read again from the last position that
+    /// was saved.
+    pub async fn hand_over(&mut self, batch: &mut Option<LogBatch>) {
+        let Some(sender) = &self.sender else { return };
+        let room = sender.reserve().await;
+        if let (Ok(room), Some(batch)) = (room, batch.take()) {
+            self.last = Some(batch.end.clone());
+            room.send(batch);
+        }
+    }
+
+    /// The place behind the last batch handed over: where another connection goes on, so that nothing is sent twice.
+    pub fn last(&self) -> Option<&Position> {
+        self.last.as_ref()
+    }
+
+    /// Nothing more comes.
+    pub fn close(&mut self) {
+        self.sender = None;
+    }
+}
+
+/// What one read gave: events in log order, and where to go on behind them.
+#[derive(Debug)]
+pub struct LogBatch {
+    pub events: Vec<ChangeEvent>,
+    /// Changes that the source was sent and that are none of the pipeline's events.
+    pub skipped: SkipCounts,
+    /// Resuming here is sound once every event of the batch is done. Batches without events move it too, which is how
+    /// an outbox that is quiet lets the server recycle its log.
+    pub end: Position,
+    /// Whether nothing more was waiting to be read behind this batch.
+    pub caught_up: bool,
+}
+
+/// Numbers of changes that were seen and not sent, by reason.
+pub type SkipCounts = BTreeMap<SkipReason, u64>;
+
+/// Why a change is not published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SkipReason {
+    /// A message whose prefix no pattern of the outbox matches.
+    ForeignPrefix,
+    /// A row of a table that is in the publication and in no pattern.
+    UnlistedTable,
+    /// An UPDATE of an outbox table's row.
+    OutboxUpdate,
+    /// A DELETE of an outbox table's row.
+    OutboxDelete,
+    /// A TRUNCATE of an outbox table.
+    OutboxTruncate,
+    /// An event that could not be decoded or lacks what it must have, by the policy `skip`.
+    Invalid,
+    /// An event without a topic, by the policy `skip`.
+    Unroutable,
+    /// An event that was too large or that the sink refused, by the policy `skip`.
+    Rejected,
+}
+
+impl SkipReason {
+    /// An outbox is its INSERTs; applications delete what they inserted, often in the same transaction.
+    pub fn of_outbox_row(operation: Operation) -> Option<Self> {
+        match operation {
+            Operation::Insert => None,
+            Operation::Update => Some(Self::OutboxUpdate),
+            Operation::Delete => Some(Self::OutboxDelete),
+            Operation::Truncate => Some(Self::OutboxTruncate),
+        }
+    }
+
+    /// The metric's label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::ForeignPrefix => "foreign_prefix",
+            Self::UnlistedTable => "unlisted_table",
+            Self::OutboxUpdate => "outbox_update",
+            Self::OutboxDelete => "outbox_delete",
+            Self::OutboxTruncate => "outbox_truncate",
+            Self::Invalid => "invalid",
+            Self::Unroutable => "unroutable",
+            Self::Rejected => "rejected",
+        }
+    }
+}
+
+/// Why a source ended.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    #[error(transparent)]
+    Postgres(#[from] PostgresError),
+}
+
+impl SourceError {
+    pub fn recovery(&self) -> Recovery {
+        match self {
+            Self::Postgres(error) => error.recovery(),
+        }
+    }
+}
+
+/// What follows an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recovery {
+    /// It can heal: again, with back-off.
+    Retry,
+    /// The source gave way to its server while the pipeline was full: again as soon as there is room.
+    RetryWhenThereIsRoom,
+    /// Another instance has the source: again at a steady pace, ready to take over.
+    StandBy,
+    /// It cannot heal: a person must act.
+    Halt,
+}

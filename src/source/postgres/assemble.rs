@@ -1,0 +1,505 @@
+//! From pgoutput messages to change events with positions: the part of the source that knows what is already done.
+//!
+//! Pure: bytes in, batches out. Its invariants:
+//! - A unit (a transaction, or a non-transactional message) is done when its end is at or before the base. Units are
+//!   ordered by their ends; nothing is ever decided by comparing a row's LSN across transactions.
+//! - Inside the unit that the position names, changes up to and including (LSN, index) are done. The index counts every
+//!   change of that LSN before any choice of ours, so that another table filter cannot shift it.
+//! - A keep-alive outside a transaction moves the base: what the server passed over holds nothing for us.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::event::{Change, ChangeEvent, LogMessage, Operation, Oversized, RowChange, Selection};
+use crate::position::{EventPosition, Lsn, Partial, Position, PostgresEventPosition, PostgresPosition};
+use crate::row::{Row, Table, Value};
+use crate::source::{LogBatch, SkipCounts, SkipReason};
+
+use super::error::PostgresError;
+use super::oversized::OversizedHead;
+use super::pgoutput::{LogicalMessage, decode};
+use super::relation::Relations;
+use super::select::Selector;
+use super::tuple::{OldTuple, Tuple};
+
+/// Prefixes remembered with what becomes of them; an application that makes up prefixes must not grow us.
+const PREFIX_CACHE: usize = 1024;
+
+/// Builds batches of change events out of a replication stream.
+#[derive(Debug)]
+pub(super) struct Assembler {
+    selector: Selector,
+    relations: Relations,
+    /// What the rows of a relation are.
+    selections: HashMap<u32, Option<Selection>>,
+    prefixes: HashMap<Box<str>, Option<Arc<str>>>,
+    position: PostgresPosition,
+    unit: Option<Unit>,
+    events: Vec<ChangeEvent>,
+    skipped: SkipCounts,
+    /// Bytes of the events at hand, and of everything read for them.
+    kept_bytes: usize,
+    read_bytes: usize,
+    /// Whether the position moved since the last batch.
+    moved: bool,
+}
+
+/// A transaction on its way in.
+#[derive(Debug)]
+struct Unit {
+    commit: Lsn,
+    commit_time_us: i64,
+    xid: u32,
+    /// Done as a whole before: its end is at or before the base.
+    done: bool,
+    /// LSN and index of the change last seen.
+    seen: Option<(Lsn, u32)>,
+    /// Up to which change it is done.
+    partial: Option<(Lsn, u32)>,
+    has_events: bool,
+}
+
+/// What is at hand for one row change.
+struct RowParts {
+    operation: Operation,
+    old: Option<OldTuple>,
+    new: Option<Tuple>,
+}
+
+impl Assembler {
+    pub(super) fn new(database: &str, selector: Selector, position: PostgresPosition) -> Self {
+        Self {
+            selector,
+            relations: Relations::new(database.to_owned()),
+            selections: HashMap::new(),
+            prefixes: HashMap::new(),
+            position,
+            unit: None,
+            events: Vec::new(),
+            skipped: SkipCounts::new(),
+            kept_bytes: 0,
+            read_bytes: 0,
+            moved: false,
+        }
+    }
+
+    /// The place to go on from after everything handed out and still at hand.
+    pub(super) fn position(&self) -> PostgresPosition {
+        let mut position = self.position.clone();
+        if let Some(unit) = &self.unit {
+            if !unit.done {
+                position.partial = unit.partial.map(|(change, index)| Partial {
+                    commit: unit.commit,
+                    change,
+                    index,
+                });
+            }
+        }
+        position
+    }
+
+    /// Everything the server sent is done up to here, and no transaction is open.
+    pub(super) fn base(&self) -> Lsn {
+        self.position.base
+    }
+
+    pub(super) fn event_count(&self) -> usize {
+        self.events.len()
+    }
+
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+
+    /// What was gathered since the last batch, if anything was.
+    pub(super) fn take_batch(&mut self, caught_up: bool) -> Option<LogBatch> {
+        if !mem::take(&mut self.moved) {
+            return None;
+        }
+        let mut events = mem::take(&mut self.events);
+        // A few events out of much that was passed over would pin all of it for as long as they are in flight.
+        if self.kept_bytes.saturating_mul(4) < self.read_bytes {
+            events.iter_mut().for_each(detach);
+        }
+        self.kept_bytes = 0;
+        self.read_bytes = 0;
+        Some(LogBatch {
+            events,
+            skipped: mem::take(&mut self.skipped),
+            end: Position::Postgres(self.position()),
+            caught_up,
+        })
+    }
+
+    /// Takes a keep-alive's log position.
+    pub(super) fn keep_alive(&mut self, end: Lsn) {
+        // Inside a transaction it is that transaction's place, which is not done yet.
+        if self.unit.is_some() || end <= self.position.base {
+            return;
+        }
+        self.position.base = end;
+        if self.position.partial.is_some_and(|partial| partial.commit < end) {
+            self.position.partial = None;
+        }
+        self.moved = true;
+    }
+
+    /// Takes one pgoutput message. `start` is its XLogData's start LSN, `sent_us` the server's clock in it.
+    ///
+    /// # Errors
+    /// What cannot be decoded or does not fit the protocol's order: nothing is passed over.
+    pub(super) fn apply(&mut self, start: Lsn, sent_us: i64, payload: &Bytes) -> Result<(), PostgresError> {
+        self.read_bytes += payload.len();
+        let message = decode(payload).map_err(|source| PostgresError::Decode { lsn: start, source })?;
+        match message {
+            LogicalMessage::Message {
+                transactional: true,
+                lsn,
+                prefix,
+                content,
+            } => {
+                if let Some(index) = self.next_change(lsn, "a transactional message")? {
+                    self.message(lsn, Some(index), sent_us, prefix, content);
+                }
+            }
+            LogicalMessage::Message {
+                transactional: false,
+                lsn,
+                prefix,
+                content,
+            } => {
+                if lsn > self.position.base {
+                    self.position.base = lsn;
+                    self.moved = true;
+                    self.message(lsn, None, sent_us, prefix, content);
+                }
+            }
+            LogicalMessage::Insert { relation, new } => {
+                self.row(
+                    start,
+                    relation,
+                    RowParts {
+                        operation: Operation::Insert,
+                        old: None,
+                        new: Some(new),
+                    },
+                )?;
+            }
+            LogicalMessage::Update { relation, old, new } => {
+                self.row(
+                    start,
+                    relation,
+                    RowParts {
+                        operation: Operation::Update,
+                        old,
+                        new: Some(new),
+                    },
+                )?;
+            }
+            LogicalMessage::Delete { relation, old } => {
+                self.row(
+                    start,
+                    relation,
+                    RowParts {
+                        operation: Operation::Delete,
+                        old: Some(old),
+                        new: None,
+                    },
+                )?;
+            }
+            LogicalMessage::Truncate { relations, .. } => {
+                if let Some(index) = self.next_change(start, "a truncate")? {
+                    for relation in relations {
+                        self.change(
+                            start,
+                            index,
+                            relation,
+                            RowParts {
+                                operation: Operation::Truncate,
+                                old: None,
+                                new: None,
+                            },
+                        )?;
+                    }
+                }
+            }
+            LogicalMessage::Begin {
+                final_lsn,
+                commit_time_us,
+                xid,
+            } => self.begin(final_lsn, commit_time_us, xid)?,
+            LogicalMessage::Commit { end_lsn, .. } => self.commit(end_lsn)?,
+            LogicalMessage::Relation(relation) => {
+                let table = self.relations.describe(&relation);
+                let selection = self.selector.table(&table.schema, &table.name);
+                self.selections.insert(relation.id, selection);
+            }
+            LogicalMessage::Type { id, schema, name } => self.relations.name_type(id, schema, name),
+            LogicalMessage::Origin { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Takes the head of a message or row whose bytes were discarded for their size.
+    pub(super) fn oversized(
+        &mut self,
+        start: Lsn,
+        sent_us: i64,
+        head: &OversizedHead,
+        bytes: u64,
+        limit: u64,
+    ) -> Result<(), PostgresError> {
+        let oversized = |name: String| Change::Oversized(Oversized { name, bytes, limit });
+        match head {
+            OversizedHead::Message { transactional, prefix } => {
+                let index = if *transactional {
+                    match self.next_change(start, "a transactional message")? {
+                        None => return Ok(()),
+                        index => index,
+                    }
+                } else {
+                    if start <= self.position.base {
+                        return Ok(());
+                    }
+                    self.position.base = start;
+                    self.moved = true;
+                    None
+                };
+                match self.prefix(prefix) {
+                    None => self.skip(SkipReason::ForeignPrefix),
+                    Some(prefix) => {
+                        self.event(start, index, sent_us, Selection::Outbox, oversized(prefix.to_string()));
+                    }
+                }
+            }
+            OversizedHead::Row { relation, operation } => {
+                let Some(index) = self.next_change(start, "a row")? else {
+                    return Ok(());
+                };
+                let (table, selection) = self.choice(start, *relation)?;
+                match (selection, SkipReason::of_outbox_row(*operation)) {
+                    (None, _) => self.skip(SkipReason::UnlistedTable),
+                    (Some(Selection::Outbox), Some(reason)) => self.skip(reason),
+                    (Some(selection), _) => {
+                        let name = format!("{}.{}", table.schema, table.name);
+                        self.event(start, Some(index), sent_us, selection, oversized(name));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, commit: Lsn, commit_time_us: i64, xid: u32) -> Result<(), PostgresError> {
+        if self.unit.is_some() {
+            return Err(unexpected("BEGIN", "the open transaction's COMMIT"));
+        }
+        // Its commit record starts before the base, so its end is at or before it.
+        let done = commit < self.position.base;
+        // Another transaction first: the one that was in progress is not sent any more, or never was one of ours.
+        let partial = match self.position.partial {
+            Some(partial) if !done && partial.commit == commit => Some((partial.change, partial.index)),
+            _ => None,
+        };
+        if !done {
+            self.position.partial = None;
+        }
+        let has_events = partial.is_some();
+        self.unit = Some(Unit {
+            commit,
+            commit_time_us,
+            xid,
+            done,
+            seen: None,
+            partial,
+            has_events,
+        });
+        Ok(())
+    }
+
+    fn commit(&mut self, end: Lsn) -> Result<(), PostgresError> {
+        let unit = self
+            .unit
+            .take()
+            .ok_or_else(|| unexpected("COMMIT", "a BEGIN before it"))?;
+        if !unit.done {
+            self.position.base = self.position.base.max(end);
+            if unit.has_events {
+                self.position.last_event_end = end;
+            }
+            self.moved = true;
+        }
+        Ok(())
+    }
+
+    /// Counts a change of the open transaction; its index, or None where it is done already.
+    fn next_change(&mut self, lsn: Lsn, what: &'static str) -> Result<Option<u32>, PostgresError> {
+        let unit = self
+            .unit
+            .as_mut()
+            .ok_or_else(|| unexpected(what, "a BEGIN before it"))?;
+        let index = match unit.seen {
+            Some((seen, index)) if seen == lsn => index + 1,
+            _ => 0,
+        };
+        unit.seen = Some((lsn, index));
+        if unit.done || unit.partial.is_some_and(|done| (lsn, index) <= done) {
+            return Ok(None);
+        }
+        unit.partial = Some((lsn, index));
+        self.moved = true;
+        Ok(Some(index))
+    }
+
+    fn message(&mut self, lsn: Lsn, index: Option<u32>, sent_us: i64, prefix: &str, content: Bytes) {
+        match self.prefix(prefix) {
+            None => self.skip(SkipReason::ForeignPrefix),
+            Some(prefix) => {
+                self.kept_bytes += content.len();
+                self.event(
+                    lsn,
+                    index,
+                    sent_us,
+                    Selection::Outbox,
+                    Change::Message(LogMessage { prefix, content }),
+                );
+            }
+        }
+    }
+
+    fn row(&mut self, lsn: Lsn, relation: u32, parts: RowParts) -> Result<(), PostgresError> {
+        match self.next_change(lsn, "a row")? {
+            Some(index) => self.change(lsn, index, relation, parts),
+            None => Ok(()),
+        }
+    }
+
+    fn change(&mut self, lsn: Lsn, index: u32, relation: u32, parts: RowParts) -> Result<(), PostgresError> {
+        let (table, selection) = self.choice(lsn, relation)?;
+        let Some(selection) = selection else {
+            self.skip(SkipReason::UnlistedTable);
+            return Ok(());
+        };
+        if let (Selection::Outbox, Some(reason)) = (selection, SkipReason::of_outbox_row(parts.operation)) {
+            self.skip(reason);
+            return Ok(());
+        }
+        let wrong = |source| PostgresError::Row { lsn, source };
+        let before = parts.old.map(|old| old.row(&table)).transpose().map_err(wrong)?;
+        let after = parts.new.map(|new| new.row(&table)).transpose().map_err(wrong)?;
+        self.kept_bytes += before.iter().chain(&after).map(row_bytes).sum::<usize>();
+        let change = Change::Row(RowChange {
+            operation: parts.operation,
+            table,
+            before,
+            after,
+        });
+        self.event(lsn, Some(index), 0, selection, change);
+        Ok(())
+    }
+
+    /// `sent_us` is the time of a message outside a transaction, which has no commit time.
+    fn event(&mut self, lsn: Lsn, index: Option<u32>, sent_us: i64, selection: Selection, change: Change) {
+        let last_event_end = self.position.last_event_end;
+        let (position, commit_time_us, transaction) = match (&mut self.unit, index) {
+            (Some(unit), Some(index)) => {
+                unit.has_events = true;
+                let partial = Some(Partial {
+                    commit: unit.commit,
+                    change: lsn,
+                    index,
+                });
+                let position = PostgresEventPosition {
+                    base: self.position.base,
+                    partial,
+                    last_event_end,
+                };
+                (position, unit.commit_time_us, Some(unit.xid))
+            }
+            _ => {
+                self.position.last_event_end = lsn;
+                (
+                    PostgresEventPosition {
+                        base: lsn,
+                        partial: None,
+                        last_event_end: lsn,
+                    },
+                    sent_us,
+                    None,
+                )
+            }
+        };
+        let position = EventPosition::Postgres(position);
+        self.events.push(ChangeEvent {
+            position,
+            commit_time_us,
+            transaction,
+            selection,
+            change,
+        });
+    }
+
+    fn skip(&mut self, reason: SkipReason) {
+        *self.skipped.entry(reason).or_default() += 1;
+    }
+
+    fn prefix(&mut self, prefix: &str) -> Option<Arc<str>> {
+        if let Some(known) = self.prefixes.get(prefix) {
+            return known.clone();
+        }
+        let choice = self.selector.prefix(prefix).then(|| Arc::from(prefix));
+        if self.prefixes.len() >= PREFIX_CACHE {
+            self.prefixes.clear();
+        }
+        self.prefixes.insert(prefix.into(), choice.clone());
+        choice
+    }
+
+    /// The relation's table, and what its rows are; None: nothing of ours.
+    fn choice(&self, lsn: Lsn, relation: u32) -> Result<(Arc<Table>, Option<Selection>), PostgresError> {
+        match self.relations.table(relation) {
+            Ok(table) => Ok((Arc::clone(table), self.selections.get(&relation).copied().flatten())),
+            Err(source) => Err(PostgresError::UnknownRelation { lsn, source }),
+        }
+    }
+}
+
+fn row_bytes(row: &Row) -> usize {
+    row.values
+        .iter()
+        .map(|value| match value {
+            Value::Text(bytes) | Value::Bytes(bytes) => bytes.len(),
+            Value::Null | Value::Unchanged | Value::Absent => 0,
+        })
+        .sum()
+}
+
+/// Gives an event memory of its own in place of slices of what was read.
+fn detach(event: &mut ChangeEvent) {
+    match &mut event.change {
+        Change::Message(message) => message.content = Bytes::copy_from_slice(&message.content),
+        Change::Row(row) => {
+            for value in row
+                .before
+                .iter_mut()
+                .chain(&mut row.after)
+                .flat_map(|row| &mut row.values)
+            {
+                if let Value::Text(bytes) = value {
+                    *bytes = Bytes::copy_from_slice(bytes);
+                }
+            }
+        }
+        Change::Oversized(_) => {}
+    }
+}
+
+fn unexpected(found: &str, expected: &'static str) -> PostgresError {
+    PostgresError::Unexpected {
+        found: found.to_owned(),
+        expected,
+    }
+}

@@ -1,0 +1,345 @@
+//! The control connection: everything that is asked of the server in SQL.
+
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+use tokio::task::JoinHandle;
+use tokio_postgres::config::{Host, TargetSessionAttrs};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, NoTls, Row};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::config::{PostgresDsn, SslMode};
+use crate::position::Lsn;
+
+use super::client::Endpoint;
+use super::error::PostgresError;
+
+/// An ordinary connection to one of the DSN's servers.
+#[derive(Debug)]
+pub(super) struct Control {
+    client: Client,
+    /// Drives the connection; its end says why the connection ended.
+    driver: JoinHandle<Result<(), tokio_postgres::Error>>,
+}
+
+/// A replication slot, as `pg_replication_slots` has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SlotFacts {
+    pub(super) plugin: Option<String>,
+    pub(super) database: Option<String>,
+    pub(super) active_pid: Option<i32>,
+    pub(super) confirmed: Option<Lsn>,
+    pub(super) wal_status: Option<String>,
+    pub(super) invalidation_reason: Option<String>,
+    pub(super) two_phase: bool,
+    pub(super) temporary: bool,
+    /// The catalog's rows that were made after this transaction may be missing for the slot.
+    pub(super) catalog_xmin_age: Option<i32>,
+}
+
+/// A publication, as `pg_publication` has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PublicationFacts {
+    pub(super) all_tables: bool,
+    pub(super) inserts: bool,
+    pub(super) updates: bool,
+    pub(super) deletes: bool,
+    /// How many transactions ago it was made or last altered.
+    pub(super) age: i32,
+}
+
+/// An ordinary or partitioned table of the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TableFacts {
+    pub(super) schema: String,
+    pub(super) name: String,
+    pub(super) partition: bool,
+    pub(super) partitioned: bool,
+    /// Whether UPDATE and DELETE can be published.
+    pub(super) identified: bool,
+}
+
+impl TableFacts {
+    pub(super) fn quoted(&self) -> String {
+        format!("{}.{}", quote_identifier(&self.schema), quote_identifier(&self.name))
+    }
+}
+
+impl Control {
+    /// # Errors
+    /// Connection failures can heal; refusals cannot.
+    pub(super) async fn connect(
+        dsn: &PostgresDsn,
+        endpoint: &Endpoint,
+        tls: &Arc<ClientConfig>,
+    ) -> Result<Self, PostgresError> {
+        let config = single_host(dsn, endpoint);
+        let failed = |error| PostgresError::control(format!("connect to PostgreSQL at {}", endpoint.address()), error);
+        let (client, driver) = if dsn.ssl.mode == SslMode::Disable {
+            let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
+            (client, tokio::spawn(connection))
+        } else {
+            let tls = MakeRustlsConnect::new(ClientConfig::clone(tls));
+            let (client, connection) = config.connect(tls).await.map_err(failed)?;
+            (client, tokio::spawn(connection))
+        };
+        Ok(Self { client, driver })
+    }
+
+    /// Waits until the connection has ended, with the server's reason if it gave one. Cancel safe.
+    pub(super) async fn ended(&mut self) -> Option<tokio_postgres::Error> {
+        (&mut self.driver).await.ok().and_then(Result::err)
+    }
+
+    pub(super) async fn rows(
+        &self,
+        action: &'static str,
+        sql: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, PostgresError> {
+        self.client
+            .query(sql, parameters)
+            .await
+            .map_err(|error| PostgresError::control(action, error))
+    }
+
+    pub(super) async fn setting(&self, name: &str) -> Result<String, PostgresError> {
+        let rows = self
+            .rows("read a server setting", "SELECT current_setting($1)", &[&name])
+            .await?;
+        first(&rows, "read a server setting")
+    }
+
+    /// The server's version as `server_version_num`, such as 170012.
+    pub(super) async fn version(&self) -> Result<u32, PostgresError> {
+        Ok(self.setting("server_version_num").await?.parse().unwrap_or(0))
+    }
+
+    pub(super) async fn in_recovery(&self) -> Result<bool, PostgresError> {
+        first(
+            &self.rows("ask for recovery", "SELECT pg_is_in_recovery()", &[]).await?,
+            "ask for recovery",
+        )
+    }
+
+    pub(super) async fn database(&self) -> Result<String, PostgresError> {
+        first(
+            &self
+                .rows("ask for the database", "SELECT current_database()::text", &[])
+                .await?,
+            "ask for the database",
+        )
+    }
+
+    /// The end of what the server may stream: flushed on a primary, replayed on a standby.
+    pub(super) async fn log_end(&self) -> Result<Lsn, PostgresError> {
+        const ACTION: &str = "read the log's end";
+        let rows = self
+            .rows(
+                ACTION,
+                "SELECT (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_flush_lsn() END)::text",
+                &[],
+            )
+            .await?;
+        lsn(first(&rows, ACTION)?, ACTION)
+    }
+
+    pub(super) async fn slot(&self, name: &str) -> Result<Option<SlotFacts>, PostgresError> {
+        const ACTION: &str = "read the replication slot";
+        let invalidation = if self.version().await? >= 170_000 {
+            "invalidation_reason::text"
+        } else {
+            "NULL::text"
+        };
+        let sql = format!(
+            "SELECT plugin::text, database::text, active_pid, confirmed_flush_lsn::text, wal_status, {invalidation}, two_phase, temporary, \
+             age(catalog_xmin) FROM pg_replication_slots WHERE slot_name = $1"
+        );
+        let rows = self.rows(ACTION, &sql, &[&name]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let confirmed: Option<String> = column(row, 3, ACTION)?;
+        Ok(Some(SlotFacts {
+            plugin: column(row, 0, ACTION)?,
+            database: column(row, 1, ACTION)?,
+            active_pid: column(row, 2, ACTION)?,
+            confirmed: confirmed.map(|text| lsn(text, ACTION)).transpose()?,
+            wal_status: column(row, 4, ACTION)?,
+            invalidation_reason: column(row, 5, ACTION)?,
+            two_phase: column(row, 6, ACTION)?,
+            temporary: column(row, 7, ACTION)?,
+            catalog_xmin_age: column(row, 8, ACTION)?,
+        }))
+    }
+
+    pub(super) async fn publication(&self, name: &str) -> Result<Option<PublicationFacts>, PostgresError> {
+        const ACTION: &str = "read the publication";
+        let rows = self
+            .rows(
+                ACTION,
+                "SELECT puballtables, pubinsert, pubupdate, pubdelete, age(xmin) FROM pg_publication WHERE pubname = $1",
+                &[&name],
+            )
+            .await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        Ok(Some(PublicationFacts {
+            all_tables: column(row, 0, ACTION)?,
+            inserts: column(row, 1, ACTION)?,
+            updates: column(row, 2, ACTION)?,
+            deletes: column(row, 3, ACTION)?,
+            age: column(row, 4, ACTION)?,
+        }))
+    }
+
+    /// The tables whose rows arrive under their own names.
+    pub(super) async fn published_tables(&self, publication: &str) -> Result<Vec<(String, String)>, PostgresError> {
+        const ACTION: &str = "read the publication's tables";
+        let sql = "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = $1";
+        let rows = self.rows(ACTION, sql, &[&publication]).await?;
+        rows.iter()
+            .map(|row| Ok((column(row, 0, ACTION)?, column(row, 1, ACTION)?)))
+            .collect()
+    }
+
+    /// All tables of the database that can be published.
+    pub(super) async fn tables(&self) -> Result<Vec<TableFacts>, PostgresError> {
+        const ACTION: &str = "read the database's tables";
+        // Identity: an index marked for it, FULL, or the default with a primary key.
+        let sql = "SELECT n.nspname::text, c.relname::text, c.relispartition, c.relkind = 'p', \
+                   c.relreplident = 'f' OR EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND \
+                   CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END) \
+                   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+                   WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' \
+                   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') ORDER BY 1, 2";
+        let rows = self.rows(ACTION, sql, &[]).await?;
+        rows.iter()
+            .map(|row| {
+                Ok(TableFacts {
+                    schema: column(row, 0, ACTION)?,
+                    name: column(row, 1, ACTION)?,
+                    partition: column(row, 2, ACTION)?,
+                    partitioned: column(row, 3, ACTION)?,
+                    identified: column(row, 4, ACTION)?,
+                })
+            })
+            .collect()
+    }
+
+    pub(super) async fn execute(&self, action: String, statement: &str) -> Result<(), PostgresError> {
+        self.client
+            .batch_execute(statement)
+            .await
+            .map_err(|error| PostgresError::control(action, error))
+    }
+
+    /// Makes the slot and gives the place from which it has everything.
+    pub(super) async fn create_slot(&self, name: &str) -> Result<Lsn, PostgresError> {
+        const ACTION: &str = "make the replication slot";
+        let sql = "SELECT lsn::text FROM pg_create_logical_replication_slot($1, 'pgoutput')";
+        let rows = self.rows(ACTION, sql, &[&name]).await?;
+        lsn(first(&rows, ACTION)?, ACTION)
+    }
+
+    pub(super) async fn drop_slot(&self, name: &str) -> Result<(), PostgresError> {
+        self.rows(
+            "drop the replication slot",
+            "SELECT pg_drop_replication_slot($1)",
+            &[&name],
+        )
+        .await
+        .map(drop)
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+fn single_host(dsn: &PostgresDsn, endpoint: &Endpoint) -> Config {
+    let given = &dsn.config;
+    let mut config = Config::new();
+    config
+        .user(given.get_user().unwrap_or("postgres"))
+        .dbname(given.get_dbname().or(given.get_user()).unwrap_or("postgres"))
+        .application_name(given.get_application_name().unwrap_or("tailpost"))
+        .connect_timeout(
+            given
+                .get_connect_timeout()
+                .copied()
+                .unwrap_or(super::client::DEFAULT_CONNECT_TIMEOUT),
+        )
+        .channel_binding(given.get_channel_binding())
+        .port(endpoint.port)
+        .ssl_mode(match dsn.ssl.mode {
+            SslMode::Disable => tokio_postgres::config::SslMode::Disable,
+            SslMode::Prefer => tokio_postgres::config::SslMode::Prefer,
+            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => tokio_postgres::config::SslMode::Require,
+        });
+    if let Some(password) = given.get_password() {
+        config.password(password);
+    }
+    if let Some(options) = given.get_options() {
+        config.options(options);
+    }
+    match &endpoint.host {
+        Host::Tcp(host) => config.host(host),
+        Host::Unix(folder) => config.host_path(folder),
+    };
+    config
+}
+
+/// Whether a server may be used, by `target_session_attrs`; the reason where not.
+pub(super) fn session_attributes(wanted: TargetSessionAttrs, in_recovery: bool) -> Result<(), PostgresError> {
+    let (found, expected) = match (wanted, in_recovery) {
+        (TargetSessionAttrs::ReadWrite, true) => ("a server in recovery", "read-write"),
+        (TargetSessionAttrs::ReadOnly, false) => ("a primary", "read-only"),
+        _ => return Ok(()),
+    };
+    Err(PostgresError::SessionAttributes {
+        found: found.to_owned(),
+        expected,
+    })
+}
+
+/// `name` as an SQL identifier.
+pub(super) fn quote_identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// `text` as an SQL string.
+pub(super) fn quote_literal(text: &str) -> String {
+    postgres_protocol::escape::escape_literal(text)
+}
+
+fn first<T: for<'a> tokio_postgres::types::FromSql<'a>>(
+    rows: &[Row],
+    action: &'static str,
+) -> Result<T, PostgresError> {
+    let row = rows.first().ok_or_else(|| no_row(action))?;
+    column(row, 0, action)
+}
+
+fn column<'a, T: tokio_postgres::types::FromSql<'a>>(
+    row: &'a Row,
+    index: usize,
+    action: &'static str,
+) -> Result<T, PostgresError> {
+    row.try_get(index)
+        .map_err(|error| PostgresError::control(action, error))
+}
+
+fn lsn(text: String, action: &'static str) -> Result<Lsn, PostgresError> {
+    text.parse().map_err(|error| PostgresError::Control {
+        action: action.to_owned(),
+        source: Box::new(error),
+    })
+}
+
+fn no_row(action: &'static str) -> PostgresError {
+    PostgresError::Unexpected {
+        found: format!("no row to `{action}`"),
+        expected: "one",
+    }
+}

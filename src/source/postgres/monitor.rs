@@ -1,0 +1,153 @@
+//! Watches the server beside the stream: how far its log reaches, how the slot stands, what the publication holds, and
+//! whether the server is shutting down.
+//!
+//! It has a connection of its own, whose end is a sign too: a fast shutdown ends ordinary connections with
+//! `admin_shutdown` before it waits for the replication ones.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio_postgres::error::SqlState;
+use tokio_util::sync::CancellationToken;
+
+use crate::config;
+use crate::telemetry::status::SourceView;
+
+use super::client::Endpoint;
+use super::control::Control;
+use super::error::PostgresError;
+use super::publication;
+use super::select::Selector;
+
+const POLL: Duration = Duration::from_secs(2);
+/// An observation older than this says nothing about now.
+const FRESH: Duration = Duration::from_secs(10);
+/// Every how many polls the publication is compared with the pipeline's patterns.
+const POLLS_PER_COMPARISON: u32 = 30;
+const RECONNECT: Duration = Duration::from_secs(5);
+
+/// The server as it was last seen.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Observed {
+    pub(super) at: Option<Instant>,
+    pub(super) wal_status: Option<String>,
+    pub(super) active_pid: Option<i32>,
+    pub(super) shutting_down: bool,
+}
+
+impl Observed {
+    /// Whether the server still runs our stream's process: then its silence is work that yields nothing for us.
+    pub(super) fn shows_alive(&self, pid: i32) -> bool {
+        self.active_pid == Some(pid) && self.at.is_some_and(|at| at.elapsed() < FRESH)
+    }
+}
+
+/// What the monitor needs.
+#[derive(Debug)]
+pub(super) struct Monitor {
+    pub(super) config: Arc<config::Postgres>,
+    pub(super) endpoint: Endpoint,
+    pub(super) tls: Arc<ClientConfig>,
+    pub(super) selector: Selector,
+    pub(super) view: SourceView,
+}
+
+impl Monitor {
+    /// Watches until cancelled, over lost connections.
+    pub(super) async fn run(self, control: Control, observed: watch::Sender<Observed>, stop: CancellationToken) {
+        let watching = async {
+            let mut control = Some(control);
+            let mut warned = String::new();
+            loop {
+                let connection = match control.take() {
+                    Some(connection) => Ok(connection),
+                    None => Control::connect(&self.config.dsn, &self.endpoint, &self.tls).await,
+                };
+                let ended = match connection {
+                    Ok(connection) => self.watch(connection, &observed, &mut warned).await,
+                    Err(error) => error,
+                };
+                tracing::debug!(error = %error_chain(&ended), "control connection ended");
+                sleep(RECONNECT).await;
+            }
+        };
+        tokio::select! {
+            biased; // nothing here must outlive the stream
+            () = stop.cancelled() => {}
+            () = watching => {}
+        }
+    }
+
+    async fn watch(
+        &self,
+        mut control: Control,
+        observed: &watch::Sender<Observed>,
+        warned: &mut String,
+    ) -> PostgresError {
+        let mut timer = interval(POLL);
+        timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut polls = 0_u32;
+        loop {
+            tokio::select! {
+                biased; // the end of the connection before the next use of it
+                ended = control.ended() => {
+                    let code = ended.as_ref().and_then(tokio_postgres::Error::code).cloned();
+                    if code == Some(SqlState::ADMIN_SHUTDOWN) || code == Some(SqlState::CRASH_SHUTDOWN) {
+                        observed.send_modify(|observed| observed.shutting_down = true);
+                        return PostgresError::ShuttingDown;
+                    }
+                    return PostgresError::Closed;
+                }
+                _ = timer.tick() => {
+                    if let Err(error) = self.poll(&control, observed, polls, warned).await {
+                        // The statement can fail on a connection that a shutdown has just ended.
+                        if let PostgresError::Server { source, .. } = &error {
+                            if source.code == SqlState::ADMIN_SHUTDOWN.code() {
+                                observed.send_modify(|observed| observed.shutting_down = true);
+                            }
+                        }
+                        return error;
+                    }
+                    polls = polls.wrapping_add(1);
+                }
+            }
+        }
+    }
+
+    async fn poll(
+        &self,
+        control: &Control,
+        observed: &watch::Sender<Observed>,
+        polls: u32,
+        warned: &mut String,
+    ) -> Result<(), PostgresError> {
+        let end = control.log_end().await?;
+        self.view.log_end(end.0);
+        if let Some(slot) = control.slot(&self.config.slot).await? {
+            observed.send_modify(|observed| {
+                *observed = Observed {
+                    at: Some(Instant::now()),
+                    wal_status: slot.wal_status,
+                    active_pid: slot.active_pid,
+                    shutting_down: false,
+                };
+            });
+        }
+        if polls % POLLS_PER_COMPARISON == POLLS_PER_COMPARISON - 1 {
+            let finding = publication::compare(control, &self.config, &self.selector).await;
+            let finding = finding.err().map(|error| error.to_string()).unwrap_or_default();
+            if !finding.is_empty() && *warned != finding {
+                tracing::warn!(error = finding, "the publication no longer fits the pipeline");
+            }
+            *warned = finding;
+        }
+        Ok(())
+    }
+}
+
+fn error_chain(error: &PostgresError) -> String {
+    crate::telemetry::error_chain(error)
+}

@@ -1,0 +1,197 @@
+//! What `tailpost check` looks at on a PostgreSQL server.
+
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+
+use crate::config;
+use crate::preflight::Finding;
+use crate::source::Recovery;
+use crate::telemetry::error_chain;
+
+use super::client::{Endpoint, ReplicationClient};
+use super::control::{Control, session_attributes};
+use super::error::PostgresError;
+use super::select::Selector;
+use super::setup::{OperatorWord, Wanted, check_kind};
+use super::{OLDEST_VERSION, publication, tls};
+
+/// Looks at everything that matters and changes nothing.
+pub async fn preflight(config: &config::Postgres) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let tls = match tls::client_config(&config.dsn.ssl) {
+        Ok(tls) => tls,
+        Err(error) => return vec![Finding::bad("TLS", error_chain(&error))],
+    };
+    let endpoints = Endpoint::all(&config.dsn);
+    let several = endpoints.len() > 1;
+    for endpoint in endpoints {
+        match look(config, &endpoint, &tls, &mut findings).await {
+            Ok(()) => {}
+            // With several servers one may be away, or not be the primary.
+            Err(error) if several && error.recovery() == Recovery::Retry => {
+                findings.push(Finding::warning(
+                    format!("PostgreSQL {}", endpoint.address()),
+                    error_chain(&error),
+                ));
+            }
+            Err(error) => findings.push(Finding::bad(
+                format!("PostgreSQL {}", endpoint.address()),
+                error_chain(&error),
+            )),
+        }
+    }
+    findings
+}
+
+async fn look(
+    config: &config::Postgres,
+    endpoint: &Endpoint,
+    tls: &Arc<ClientConfig>,
+    findings: &mut Vec<Finding>,
+) -> Result<(), PostgresError> {
+    let control = Control::connect(&config.dsn, endpoint, tls).await?;
+    session_attributes(
+        config.dsn.config.get_target_session_attrs(),
+        control.in_recovery().await?,
+    )?;
+    let version = control.setting("server_version").await?;
+    let subject = format!("PostgreSQL {}", endpoint.address());
+    if control.version().await? < OLDEST_VERSION {
+        return Err(PostgresError::Version { found: version });
+    }
+    findings.push(Finding::good(subject, format!("version {version}")));
+    settings(&control, findings).await?;
+    match ReplicationClient::connect(&config.dsn, endpoint, tls).await {
+        Ok(client) if client.is_tls() => findings.push(Finding::good("replication", "allowed, over TLS")),
+        Ok(_) => findings.push(Finding::good("replication", "allowed, not encrypted")),
+        Err(error) => findings.push(Finding::bad("replication", error_chain(&error))),
+    }
+    let selector = Selector::new(config);
+    match control.publication(&config.publication).await? {
+        None if config.create => findings.push(Finding::good(
+            "publication",
+            format!("`{}` does not exist; the first start makes it", config.publication),
+        )),
+        None => findings.push(Finding::bad(
+            "publication",
+            format!(
+                "`{}` does not exist and create is false: make it, before the slot",
+                config.publication
+            ),
+        )),
+        Some(_) => match publication::compare(&control, config, &selector).await {
+            Ok(()) => findings.push(Finding::good(
+                "publication",
+                format!("`{}` has what the pipeline lists", config.publication),
+            )),
+            Err(error) => findings.push(Finding::bad("publication", error_chain(&error))),
+        },
+    }
+    slot(&control, config, findings).await
+}
+
+async fn settings(control: &Control, findings: &mut Vec<Finding>) -> Result<(), PostgresError> {
+    match control.setting("wal_level").await?.as_str() {
+        "logical" => findings.push(Finding::good("wal_level", "logical")),
+        found => findings.push(Finding::bad(
+            "wal_level",
+            PostgresError::WalLevel {
+                found: found.to_owned(),
+            }
+            .to_string(),
+        )),
+    }
+    if control.setting("fsync").await? == "off" {
+        findings.push(Finding::warning(
+            "fsync",
+            "off: a crash of the server's machine can lose commits whose events were already published; set fsync = on",
+        ));
+    }
+    match control.setting("max_slot_wal_keep_size").await?.as_str() {
+        "-1" => findings.push(Finding::warning(
+            "max_slot_wal_keep_size",
+            "no limit: while tailpost is stopped the server keeps all log, until its disk is full; set a size that fits the disk",
+        )),
+        size => findings.push(Finding::good(
+            "max_slot_wal_keep_size",
+            format!("{size}: the slot is lost when tailpost is stopped for longer than that much log takes"),
+        )),
+    }
+    for (setting, used, what) in [
+        (
+            "max_replication_slots",
+            "SELECT count(*) FROM pg_replication_slots",
+            "slots",
+        ),
+        ("max_wal_senders", "SELECT count(*) FROM pg_stat_replication", "senders"),
+    ] {
+        let limit: i64 = control.setting(setting).await?.parse().unwrap_or(0);
+        let rows = control.rows("count what is in use", used, &[]).await?;
+        let used: i64 = rows.first().and_then(|row| row.try_get(0).ok()).unwrap_or(0);
+        if used >= limit {
+            findings.push(Finding::warning(
+                setting,
+                format!("{used} of {limit} {what} are in use: raise it, or drop unused ones"),
+            ));
+        } else {
+            findings.push(Finding::good(setting, format!("{used} of {limit} {what} in use")));
+        }
+    }
+    Ok(())
+}
+
+async fn slot(control: &Control, config: &config::Postgres, findings: &mut Vec<Finding>) -> Result<(), PostgresError> {
+    let name = &config.slot;
+    let Some(slot) = control.slot(name).await? else {
+        findings.push(if config.create {
+            Finding::good(
+                "slot",
+                format!("`{name}` does not exist; the first start makes it, a later one halts"),
+            )
+        } else {
+            Finding::bad("slot", PostgresError::SlotMissing { slot: name.clone() }.to_string())
+        });
+        return Ok(());
+    };
+    let database = control.database().await?;
+    let wanted = Wanted {
+        slot: name,
+        database: &database,
+        create: config.create,
+        start: config.start,
+        word: OperatorWord::Nothing,
+    };
+    if let Err(error) = check_kind(&slot, wanted) {
+        findings.push(Finding::bad("slot", error_chain(&error)));
+        return Ok(());
+    }
+    match (slot.wal_status.as_deref(), &slot.invalidation_reason) {
+        (Some("lost"), _) | (_, Some(_)) => {
+            let reason = slot.invalidation_reason.clone().unwrap_or_else(|| "wal_status is lost".to_owned());
+            findings.push(Finding::bad("slot", PostgresError::SlotInvalidated { slot: name.clone(), reason }.to_string()));
+        }
+        (Some("unreserved"), _) => findings.push(Finding::warning(
+            "slot",
+            format!("`{name}` is about to be lost (wal_status unreserved): start tailpost now, or raise max_slot_wal_keep_size"),
+        )),
+        _ => {
+            let confirmed = slot.confirmed.map(|lsn| lsn.to_string()).unwrap_or_default();
+            let used = slot.active_pid.map(|pid| format!(", active for pid {pid}")).unwrap_or_default();
+            findings.push(Finding::good("slot", format!("`{name}` stands at {confirmed}{used}")));
+        }
+    }
+    if let Some(publication) = control.publication(&config.publication).await? {
+        if publication::may_be_younger(&publication, slot.catalog_xmin_age) {
+            findings.push(Finding::warning(
+                "publication",
+                format!(
+                    "`{}` was made or altered after slot `{name}`: if the slot must still read rows written before that, \
+                     the server ends the stream; make publications before slots",
+                    config.publication
+                ),
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! How a pipeline stands: one place that its parts write to and that metrics, `/readyz` and `/status` read.
+//!
+//! Counts are changed once per batch under one lock, so that a reader always sees
+//! received = published + skipped + dead-lettered + in flight.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::position::Position;
+use crate::source::{SkipCounts, SkipReason};
+
+use super::metrics::Histogram;
+
+/// Where a pipeline's source is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum State {
+    Starting,
+    Streaming,
+    /// Something that can heal keeps it from streaming.
+    Waiting {
+        reason: String,
+    },
+    /// Another instance has the source.
+    StandBy {
+        reason: String,
+    },
+    Draining,
+    /// It ended as asked.
+    Stopped,
+    /// It ended and a person must act.
+    Failed {
+        reason: String,
+    },
+}
+
+/// Counts since the process started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub received: u64,
+    pub published: u64,
+    pub skipped: SkipCounts,
+    pub dead_lettered: BTreeMap<&'static str, u64>,
+    /// Deliveries that were reported failed, before any retry or policy.
+    pub failed: u64,
+    pub restarts: u64,
+    pub accepted_gaps: u64,
+}
+
+impl Totals {
+    /// Received and neither published, skipped nor parked yet.
+    pub fn in_flight(&self) -> u64 {
+        let done = self.published + self.skipped.values().sum::<u64>() + self.dead_lettered.values().sum::<u64>();
+        self.received.saturating_sub(done)
+    }
+}
+
+/// One pipeline's status.
+#[derive(Debug)]
+pub struct PipelineStatus {
+    pub name: String,
+    pub sink: String,
+    pub tenant: Option<String>,
+    pub labels: BTreeMap<String, String>,
+    inner: Mutex<Inner>,
+    in_flight_bytes: AtomicU64,
+    /// End of the source's log, as an offset in bytes where the source has such.
+    log_end: AtomicU64,
+    /// The same for what is acked.
+    acked: AtomicU64,
+    /// Commit time of the oldest event in flight in microseconds since 1970; i64::MAX when there is none.
+    oldest_us: AtomicI64,
+}
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    since: SystemTime,
+    /// What is wrong with the sink at the moment.
+    sink_trouble: Option<String>,
+    checkpoint_trouble: Option<String>,
+    last_error: Option<String>,
+    totals: Totals,
+    saved: Option<(Position, Instant)>,
+    delivery: Histogram,
+    end_to_end: Histogram,
+}
+
+/// A reading of everything, consistent in itself.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    pub state: State,
+    pub since: SystemTime,
+    pub ready: Result<(), String>,
+    pub last_error: Option<String>,
+    pub totals: Totals,
+    pub saved: Option<Position>,
+    pub checkpoint_age_seconds: Option<f64>,
+    pub in_flight_bytes: u64,
+    pub lag_bytes: Option<u64>,
+    pub lag_seconds: f64,
+    pub delivery: Histogram,
+    pub end_to_end: Histogram,
+}
+
+impl PipelineStatus {
+    pub fn new(name: String, sink: String, tenant: Option<String>, labels: BTreeMap<String, String>) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            sink,
+            tenant,
+            labels,
+            inner: Mutex::new(Inner {
+                state: State::Starting,
+                since: SystemTime::now(),
+                sink_trouble: None,
+                checkpoint_trouble: None,
+                last_error: None,
+                totals: Totals::default(),
+                saved: None,
+                delivery: Histogram::default(),
+                end_to_end: Histogram::default(),
+            }),
+            in_flight_bytes: AtomicU64::new(0),
+            log_end: AtomicU64::new(0),
+            acked: AtomicU64::new(0),
+            oldest_us: AtomicI64::new(i64::MAX),
+        })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn enter(&self, state: State) {
+        let mut inner = self.inner();
+        if let State::Waiting { reason } | State::StandBy { reason } | State::Failed { reason } = &state {
+            inner.last_error = Some(reason.clone());
+        }
+        if inner.state != state {
+            inner.state = state;
+            inner.since = SystemTime::now();
+        }
+    }
+
+    /// True: this is news.
+    pub fn sink_trouble(&self, trouble: Option<String>) -> bool {
+        let mut inner = self.inner();
+        if let Some(trouble) = &trouble {
+            inner.last_error = Some(trouble.clone());
+        }
+        let news = inner.sink_trouble != trouble;
+        inner.sink_trouble = trouble;
+        news
+    }
+
+    pub fn checkpoint_trouble(&self, trouble: Option<String>) {
+        let mut inner = self.inner();
+        if let Some(trouble) = &trouble {
+            inner.last_error = Some(trouble.clone());
+        }
+        inner.checkpoint_trouble = trouble;
+    }
+
+    pub fn saved(&self, position: &Position) {
+        self.inner().saved = Some((position.clone(), Instant::now()));
+    }
+
+    pub fn count(&self, change: impl FnOnce(&mut Totals)) {
+        change(&mut self.inner().totals);
+    }
+
+    /// Takes what passed the watermark: counts and latencies at once.
+    pub fn settled(&self, published: u64, skipped: &SkipCounts, delivery: &Histogram, end_to_end: &Histogram) {
+        let mut inner = self.inner();
+        inner.totals.published += published;
+        for (reason, count) in skipped {
+            *inner.totals.skipped.entry(*reason).or_default() += count;
+        }
+        inner.delivery.merge(delivery);
+        inner.end_to_end.merge(end_to_end);
+    }
+
+    pub fn in_flight(&self, bytes: u64, oldest_us: Option<i64>) {
+        self.in_flight_bytes.store(bytes, Ordering::Relaxed);
+        self.oldest_us.store(oldest_us.unwrap_or(i64::MAX), Ordering::Relaxed);
+    }
+
+    pub fn acked(&self, position: &Position) {
+        self.acked.store(position.log_offset(), Ordering::Relaxed);
+    }
+
+    pub fn snapshot(&self) -> Snapshot {
+        let (log_end, acked) = (self.log_end.load(Ordering::Relaxed), self.acked.load(Ordering::Relaxed));
+        let lag_bytes = (log_end > 0 && acked > 0).then(|| log_end.saturating_sub(acked));
+        let inner = self.inner();
+        let oldest_us = self.oldest_us.load(Ordering::Relaxed);
+        let now_us = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |now| now.as_micros());
+        let lag_us = match i128::from(oldest_us) {
+            _ if oldest_us == i64::MAX => 0,
+            oldest => (now_us as i128 - oldest).max(0),
+        };
+        Snapshot {
+            ready: ready(&inner),
+            state: inner.state.clone(),
+            since: inner.since,
+            last_error: inner.last_error.clone(),
+            totals: inner.totals.clone(),
+            saved: inner.saved.as_ref().map(|(position, _)| position.clone()),
+            checkpoint_age_seconds: inner.saved.as_ref().map(|(_, at)| at.elapsed().as_secs_f64()),
+            in_flight_bytes: self.in_flight_bytes.load(Ordering::Relaxed),
+            lag_bytes,
+            lag_seconds: lag_us as f64 / 1e6,
+            delivery: inner.delivery.clone(),
+            end_to_end: inner.end_to_end.clone(),
+        }
+    }
+}
+
+fn ready(inner: &Inner) -> Result<(), String> {
+    match &inner.state {
+        State::Streaming => {}
+        State::Starting => return Err("starting".to_owned()),
+        State::Waiting { reason } => return Err(format!("waiting: {reason}")),
+        State::StandBy { reason } => return Err(format!("standing by: {reason}")),
+        State::Draining => return Err("draining".to_owned()),
+        State::Stopped => return Err("stopped".to_owned()),
+        State::Failed { reason } => return Err(format!("failed: {reason}")),
+    }
+    match inner.sink_trouble.as_ref().or(inner.checkpoint_trouble.as_ref()) {
+        Some(trouble) => Err(trouble.clone()),
+        None => Ok(()),
+    }
+}
+
+/// A source's hand on its pipeline's status.
+#[derive(Debug, Clone)]
+pub struct SourceView(Arc<PipelineStatus>);
+
+impl SourceView {
+    pub fn new(status: Arc<PipelineStatus>) -> Self {
+        Self(status)
+    }
+
+    pub fn streaming(&self) {
+        self.0.enter(State::Streaming);
+    }
+
+    /// Tells the log's end, as an offset comparable with [`Position::log_offset`].
+    pub fn log_end(&self, offset: u64) {
+        self.0.log_end.store(offset, Ordering::Relaxed);
+    }
+
+    /// An operator's word let a gap pass.
+    pub fn gap_accepted(&self) {
+        self.0.count(|totals| totals.accepted_gaps += 1);
+    }
+}
+
+/// Adds to a reason's count.
+pub fn add(counts: &mut SkipCounts, reason: SkipReason, count: u64) {
+    *counts.entry(reason).or_default() += count;
+}
