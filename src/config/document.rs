@@ -130,10 +130,9 @@ fn too_large(limit: &'static str) -> Unreadable {
 
 /// A place as an editor counts. The library's own lines also end at U+0085, U+2028 and U+2029, which YAML 1.2 has dropped.
 fn place_of(text: &str, location: &Location) -> Place {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut place = Place { line: 1, column: 1 };
     let mut before = None;
-    for c in text.chars().take(location.index()) {
+    for (_, c) in text.char_indices().take_while(|(at, _)| *at < location.index()) {
         match c {
             '\n' if before == Some('\r') => {}
             '\n' | '\r' => {

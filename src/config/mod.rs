@@ -160,6 +160,8 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn load_text(path: &Path, text: &str, environment: &impl Environment) -> Result<Loaded, ConfigError> {
+    // Some editors begin a file with this mark; the library takes it for text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let root = document::parse(text).map_err(|unreadable| {
         let mut error = ConfigError::of_path(path, unreadable.problem);
         error

@@ -14,6 +14,8 @@ mod table;
 mod template;
 mod topic;
 
+use std::sync::Arc;
+
 pub use error::{ErrorKind, Problem, ProcessError};
 pub use outbox::Outbox;
 
@@ -75,6 +77,11 @@ impl Chain {
             outboxes: outboxes.collect(),
             tables: TableEvents::new(source_id, topic, key, envelope),
         }
+    }
+
+    /// Each processor's id with the events that it took since this was last called.
+    pub fn take_counts(&mut self) -> impl Iterator<Item = (Arc<str>, u64)> {
+        self.outboxes.iter_mut().map(Outbox::take_count)
     }
 
     /// Makes of one event what the pipeline's file says.

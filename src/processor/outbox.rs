@@ -30,6 +30,9 @@ use crate::record::{Header, Record};
 /// A processor of type `outbox`.
 #[derive(Debug)]
 pub struct Outbox {
+    id: Arc<str>,
+    /// Events taken since this was last asked for.
+    taken: u64,
     tables: Vec<OutboxPattern>,
     layout: Layout,
     topic: TopicCascade,
@@ -151,6 +154,8 @@ impl Outbox {
             strict: config.strict,
         };
         Self {
+            id: Arc::from(config.id.as_str()),
+            taken: 0,
             tables: config.tables.clone(),
             layout,
             topic,
@@ -159,7 +164,11 @@ impl Outbox {
     }
 
     /// The event as one of this processor's, if it is.
-    fn taken<'a>(&self, event: &'a ChangeEvent) -> Option<OutboxChange<'a>> {
+    pub(super) fn take_count(&mut self) -> (Arc<str>, u64) {
+        (Arc::clone(&self.id), std::mem::take(&mut self.taken))
+    }
+
+    fn takes<'a>(&self, event: &'a ChangeEvent) -> Option<OutboxChange<'a>> {
         let change = OutboxChange::of(event)?;
         let matches = |pattern: &OutboxPattern| match change {
             OutboxChange::Message(message) => pattern.matches_prefix(&message.prefix),
@@ -305,9 +314,10 @@ impl Processor for Outbox {
     /// Takes messages and inserted rows that the source's `outbox` chose and its own `tables` match; passes everything
     /// else.
     fn process(&mut self, event: ChangeEvent) -> Result<Step, ProcessError> {
-        let Some(change) = self.taken(&event) else {
+        let Some(change) = self.takes(&event) else {
             return Ok(Step::Pass(event));
         };
+        self.taken += 1;
         match self.record(&event, change) {
             Ok(record) => Ok(Step::Done(Outcome::Publish(record))),
             Err(problem) => Err(ProcessError::new(&event, problem)),

@@ -14,11 +14,11 @@ use crate::record::Record;
 use crate::row::{Column, ColumnKind, Row, Table, Value};
 
 pub(super) fn template(text: &str) -> Template {
-    Template::stub(text)
+    Template::parse(text).unwrap()
 }
 
 pub(super) fn pattern(text: &str) -> OutboxPattern {
-    OutboxPattern(text.to_owned())
+    OutboxPattern::parse(text).unwrap()
 }
 
 /// A processor with the file's defaults, but for `raw_payload: true` and a `default_topic`.

@@ -2,6 +2,7 @@
 
 use super::sample::*;
 use super::*;
+use crate::event::Operation;
 use crate::event::Oversized;
 use crate::position::{EventPosition, Lsn, PostgresEventPosition};
 use crate::row::ColumnKind;

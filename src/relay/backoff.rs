@@ -11,11 +11,13 @@ pub struct Backoff {
     next: Duration,
 }
 
-impl Backoff {
-    pub fn new() -> Self {
+impl Default for Backoff {
+    fn default() -> Self {
         Self { next: FIRST }
     }
+}
 
+impl Backoff {
     /// How long to wait before the next try.
     pub fn wait(&mut self) -> Duration {
         let wait = self.next.mul_f64(rand::random_range(0.5..=1.0));
@@ -35,7 +37,7 @@ mod tests {
 
     #[test]
     fn waits_grow_to_a_bound() {
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::default();
         assert!(backoff.wait() <= FIRST);
         let longest = (0..20).map(|_| backoff.wait()).max();
         assert!(longest <= Some(LONGEST) && longest > Some(LONGEST / 2));

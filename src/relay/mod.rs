@@ -268,6 +268,7 @@ impl<S: Sink> Relay<S> {
             let Some(event) = self.events.pop_front() else {
                 if let Some(BatchRest { end, skipped, .. }) = self.batch.take() {
                     self.ledger.boundary(end, skipped);
+                    self.count_processed();
                     // A batch without events is settled by this alone.
                     return true;
                 }
@@ -326,6 +327,15 @@ impl<S: Sink> Relay<S> {
                 true
             }
         }
+    }
+
+    fn count_processed(&mut self) {
+        let counts = self.chain.take_counts().filter(|(_, count)| *count > 0);
+        self.status.count(|totals| {
+            for (processor, count) in counts {
+                *totals.processed.entry(processor).or_default() += count;
+            }
+        });
     }
 
     fn at(&self) -> Option<EventPosition> {

@@ -122,7 +122,7 @@ impl Supervisor {
             word: self.options.word,
             single: 0,
         };
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::default();
         loop {
             let published = self.status.snapshot().totals.published;
             let (next, error) = self.live(legacy).await?;
@@ -278,7 +278,7 @@ impl Connector {
     /// Ends with the source's own end, or with what cannot heal; gives back the operator's word if it was not used yet.
     async fn run(mut self, mut log: LogChannel) -> (Result<(), SourceError>, OperatorWord) {
         let first = log.batches.last().cloned();
-        let mut backoff = Backoff::new();
+        let mut backoff = Backoff::default();
         loop {
             let source = PostgresSource::new(Arc::clone(&self.config), self.stall_timeout, self.once, self.word);
             let from = log.batches.last().cloned();

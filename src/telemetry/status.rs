@@ -47,6 +47,8 @@ pub struct Totals {
     pub dead_lettered: BTreeMap<&'static str, u64>,
     /// Deliveries that were reported failed, before any retry or policy.
     pub failed: u64,
+    /// Events taken by each processor, those that came again included.
+    pub processed: BTreeMap<Arc<str>, u64>,
     pub restarts: u64,
     pub accepted_gaps: u64,
 }

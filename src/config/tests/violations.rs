@@ -202,6 +202,16 @@ fn places_are_exact_in_flow_style_and_after_anything() {
 }
 
 #[test]
+fn a_byte_order_mark_and_windows_lines_are_harmless() {
+    let text = format!(
+        "\u{feff}{}",
+        with("raw_payload: true", "raw_payload: x").replace('\n', "\r\n")
+    );
+    assert!(violation(&text).starts_with("21:20: "), "{}", violation(&text));
+    loaded(&format!("\u{feff}{}", ours()));
+}
+
+#[test]
 fn an_aliased_value_is_complained_about_where_it_is_written() {
     let text = with("id: pg1", "id: &long AAA").replace("slot: orders_slot", "slot: *long");
     assert_eq!(violation(&text)[..6], *"10:11:");

@@ -44,7 +44,7 @@ pub struct KafkaSink {
     producer: SharedProducer,
     topics: HashMap<Arc<str>, Topic>,
     /// The topic that the record given back waits for.
-    preparing: Option<(Arc<str>, JoinHandle<Result<Topic, DeliveryError>>)>,
+    preparing: Option<Preparing>,
     /// Records given back because librdkafka's queue was full.
     queue_full: bool,
     batch_size: u64,
@@ -55,6 +55,12 @@ pub struct KafkaSink {
     max_events: usize,
     unreachable: Arc<AtomicBool>,
     probe: JoinHandle<()>,
+}
+
+/// A topic being looked at, on a thread of its own.
+struct Preparing {
+    name: Arc<str>,
+    task: JoinHandle<Result<Topic, DeliveryError>>,
 }
 
 impl KafkaSink {
@@ -87,10 +93,13 @@ impl KafkaSink {
         })
     }
 
-    fn start_preparing(&mut self, name: Arc<str>) {
+    fn start_preparing(&mut self, name: Arc<str>, wait: Duration) {
         let (producer, config, topic) = (Arc::clone(&self.producer), Arc::clone(&self.config), Arc::clone(&name));
-        let task = tokio::task::spawn_blocking(move || prepare(&producer, &config, &topic));
-        self.preparing = Some((name, task));
+        let task = tokio::task::spawn_blocking(move || {
+            std::thread::sleep(wait);
+            prepare(&producer, &config, &topic)
+        });
+        self.preparing = Some(Preparing { name, task });
     }
 
     /// Waits until fewer records than `count` are on their way. Cancel safe.
@@ -118,7 +127,7 @@ impl Sink for KafkaSink {
         }
         let Some(topic) = self.topics.get(&record.topic) else {
             if self.preparing.is_none() {
-                self.start_preparing(Arc::clone(&record.topic));
+                self.start_preparing(Arc::clone(&record.topic), Duration::ZERO);
             }
             return Err(SendError::NotReady(Box::new(record)));
         };
@@ -170,7 +179,7 @@ impl Sink for KafkaSink {
             if let Some(error) = self.take_fatal_error() {
                 return Err(error.into());
             }
-            if let Some((name, task)) = &mut self.preparing {
+            if let Some(Preparing { name, task }) = &mut self.preparing {
                 let name = Arc::clone(name);
                 let result = task.await;
                 self.preparing = None;
@@ -184,14 +193,7 @@ impl Sink for KafkaSink {
                     }
                     Ok(Err(error)) if error.kind == DeliveryErrorKind::Unavailable => {
                         self.producer.context().report(Some(error.text));
-                        // Started before the wait, so that a cancelled wait does not forget the topic.
-                        let (producer, config, topic) =
-                            (Arc::clone(&self.producer), Arc::clone(&self.config), Arc::clone(&name));
-                        let task = tokio::task::spawn_blocking(move || {
-                            std::thread::sleep(RETRY);
-                            prepare(&producer, &config, &topic)
-                        });
-                        self.preparing = Some((name, task));
+                        self.start_preparing(name, RETRY);
                     }
                     Ok(Err(error)) => return Err(error.into()),
                     Err(panic) => {

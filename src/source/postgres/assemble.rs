@@ -89,14 +89,14 @@ impl Assembler {
     /// The place to go on from after everything handed out and still at hand.
     pub(super) fn position(&self) -> PostgresPosition {
         let mut position = self.position.clone();
-        if let Some(unit) = &self.unit {
-            if !unit.done {
-                position.partial = unit.partial.map(|(change, index)| Partial {
-                    commit: unit.commit,
-                    change,
-                    index,
-                });
-            }
+        if let Some(unit) = &self.unit
+            && !unit.done
+        {
+            position.partial = unit.partial.map(|(change, index)| Partial {
+                commit: unit.commit,
+                change,
+                index,
+            });
         }
         position
     }

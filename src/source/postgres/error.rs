@@ -38,7 +38,7 @@ pub enum PostgresError {
     #[error("authenticate by SCRAM: {reason}; check the password")]
     Scram { reason: String },
     #[error("{action}")]
-    Server { action: String, source: ServerError },
+    Server { action: String, source: Box<ServerError> },
     #[error("{action}")]
     Io { action: &'static str, source: io::Error },
     #[error("{action}")]
@@ -158,7 +158,7 @@ impl PostgresError {
     pub(super) fn server(action: impl Into<String>, source: ServerError) -> Self {
         Self::Server {
             action: action.into(),
-            source,
+            source: Box::new(source),
         }
     }
 

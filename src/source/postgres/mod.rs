@@ -247,7 +247,7 @@ async fn open_at(
                     pid,
                 });
             }
-            let gap = gap;
+
             warn_of_young_publication(&control, config, slot.and_then(|slot| slot.catalog_xmin_age)).await?;
             (position, gap)
         }
@@ -286,14 +286,14 @@ async fn warn_of_young_publication(
     config: &config::Postgres,
     catalog_xmin_age: Option<i32>,
 ) -> Result<(), PostgresError> {
-    if let Some(publication) = control.publication(&config.publication).await? {
-        if publication::may_be_younger(&publication, catalog_xmin_age) {
-            tracing::warn!(
-                publication = config.publication,
-                slot = config.slot,
-                "the publication was made or altered after the slot: changes written before that cannot be read"
-            );
-        }
+    if let Some(publication) = control.publication(&config.publication).await?
+        && publication::may_be_younger(&publication, catalog_xmin_age)
+    {
+        tracing::warn!(
+            publication = config.publication,
+            slot = config.slot,
+            "the publication was made or altered after the slot: changes written before that cannot be read"
+        );
     }
     Ok(())
 }

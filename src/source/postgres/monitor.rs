@@ -104,11 +104,10 @@ impl Monitor {
                 _ = timer.tick() => {
                     if let Err(error) = self.poll(&control, observed, polls, warned).await {
                         // The statement can fail on a connection that a shutdown has just ended.
-                        if let PostgresError::Server { source, .. } = &error {
-                            if source.code == SqlState::ADMIN_SHUTDOWN.code() {
+                        if let PostgresError::Server { source, .. } = &error
+                            && source.code == SqlState::ADMIN_SHUTDOWN.code() {
                                 observed.send_modify(|observed| observed.shutting_down = true);
                             }
-                        }
                         return error;
                     }
                     polls = polls.wrapping_add(1);

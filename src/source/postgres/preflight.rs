@@ -181,17 +181,17 @@ async fn slot(control: &Control, config: &config::Postgres, findings: &mut Vec<F
             findings.push(Finding::good("slot", format!("`{name}` stands at {confirmed}{used}")));
         }
     }
-    if let Some(publication) = control.publication(&config.publication).await? {
-        if publication::may_be_younger(&publication, slot.catalog_xmin_age) {
-            findings.push(Finding::warning(
-                "publication",
-                format!(
-                    "`{}` was made or altered after slot `{name}`: if the slot must still read rows written before that, \
+    if let Some(publication) = control.publication(&config.publication).await?
+        && publication::may_be_younger(&publication, slot.catalog_xmin_age)
+    {
+        findings.push(Finding::warning(
+            "publication",
+            format!(
+                "`{}` was made or altered after slot `{name}`: if the slot must still read rows written before that, \
                      the server ends the stream; make publications before slots",
-                    config.publication
-                ),
-            ));
-        }
+                config.publication
+            ),
+        ));
     }
     Ok(())
 }

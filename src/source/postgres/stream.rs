@@ -122,10 +122,10 @@ impl Stream {
             if self.reply_due {
                 self.send_status(false).await?;
             }
-            if let Some(batch) = self.assembler.take_batch(caught_up) {
-                if !self.hand_over(batch, log, &mut observed, options).await? {
-                    break End::Stopped;
-                }
+            if let Some(batch) = self.assembler.take_batch(caught_up)
+                && !self.hand_over(batch, log, &mut observed, options).await?
+            {
+                break End::Stopped;
             }
             if more {
                 continue;
