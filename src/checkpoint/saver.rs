@@ -117,7 +117,7 @@ mod tests {
     }
 
     fn status() -> Arc<PipelineStatus> {
-        PipelineStatus::new("p".to_owned(), "k".to_owned(), None, Default::default())
+        PipelineStatus::named("p", "k", None, Default::default(), Default::default())
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{self, Loaded};
+use crate::config::Loaded;
 use crate::relay::supervise::{self, PipelineError, RunOptions};
 use crate::source::postgres::OperatorWord;
 use crate::telemetry::logs::{self, LogFormat};
@@ -80,18 +80,21 @@ pub(super) fn run(arguments: RunArguments) -> ExitCode {
 
 async fn run_all(arguments: RunArguments, loaded: Vec<Loaded>) -> ExitCode {
     let stop = CancellationToken::new();
-    if let Err(error) = stop_on_signals(stop.clone()) {
-        tracing::error!(error = %error, "listen for signals");
-        return ExitCode::from(super::FAILURE);
-    }
-    let statuses: Vec<_> = loaded.iter().map(|file| status(&file.pipeline)).collect();
+    let signals = match stop_on_signals(stop.clone()) {
+        Ok(task) => task,
+        Err(error) => {
+            tracing::error!(error = %error, "listen for signals");
+            return ExitCode::from(super::FAILURE);
+        }
+    };
+    let stop_http = CancellationToken::new();
+    let mut endpoints = None;
+    let statuses: Vec<_> = loaded.iter().map(|file| PipelineStatus::new(&file.pipeline)).collect();
     if let HttpAddress(Some(address)) = arguments.http {
         match http::listen(address).await {
-            Ok(listener) => drop(tokio::spawn(http::serve(
-                listener,
-                statuses.clone(),
-                CancellationToken::new(),
-            ))),
+            Ok(listener) => {
+                endpoints = Some(tokio::spawn(http::serve(listener, statuses.clone(), stop_http.clone())));
+            }
             Err(error) => {
                 tracing::error!(error = error_chain(&error), "start the HTTP endpoints");
                 return ExitCode::from(super::FAILURE);
@@ -121,6 +124,12 @@ async fn run_all(arguments: RunArguments, loaded: Vec<Loaded>) -> ExitCode {
             }
         }
     }
+    stop_http.cancel();
+    if let Some(endpoints) = endpoints {
+        // A client that keeps its connection open is not waited for.
+        let _ = tokio::time::timeout(Duration::from_secs(1), endpoints).await;
+    }
+    signals.abort();
     if failed {
         ExitCode::from(super::FAILURE)
     } else {
@@ -128,21 +137,11 @@ async fn run_all(arguments: RunArguments, loaded: Vec<Loaded>) -> ExitCode {
     }
 }
 
-fn status(pipeline: &config::Pipeline) -> Arc<PipelineStatus> {
-    let config::Sink::Kafka(kafka) = &pipeline.sink;
-    PipelineStatus::new(
-        pipeline.name.clone(),
-        kafka.id.clone(),
-        pipeline.tenant.clone(),
-        pipeline.labels.clone(),
-    )
-}
-
 /// The first SIGTERM or SIGINT drains; the second ends the process at once.
-fn stop_on_signals(stop: CancellationToken) -> std::io::Result<()> {
+fn stop_on_signals(stop: CancellationToken) -> std::io::Result<JoinHandle<()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::spawn(async move {
+    Ok(tokio::spawn(async move {
         loop {
             tokio::select! {
                 _ = terminate.recv() => {}
@@ -155,6 +154,5 @@ fn stop_on_signals(stop: CancellationToken) -> std::io::Result<()> {
             tracing::info!("draining; a second signal stops at once");
             stop.cancel();
         }
-    });
-    Ok(())
+    }))
 }

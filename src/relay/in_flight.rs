@@ -5,9 +5,10 @@
 //! set. A failure sets no bit, so the watermark never passes it.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
@@ -96,6 +97,17 @@ pub struct Ledger {
     entries: VecDeque<Entry>,
     boundaries: VecDeque<Boundary>,
     bytes: u64,
+    /// The seq up to which the last boundary was reached, and what was settled behind it: counted when the next boundary
+    /// is reached, since a new life begins at a boundary and brings the rest again.
+    reached: u64,
+    uncounted: Settled,
+}
+
+/// Settled events.
+#[derive(Debug, Default)]
+struct Settled {
+    published: u64,
+    skipped: SkipCounts,
 }
 
 /// How much may be in flight. One event that is larger than the bytes by itself is let in alone.
@@ -150,6 +162,8 @@ impl Ledger {
             entries: VecDeque::new(),
             boundaries: VecDeque::new(),
             bytes: 0,
+            reached: 0,
+            uncounted: Settled::default(),
         }
     }
 
@@ -212,10 +226,12 @@ impl Ledger {
 
     /// Moves the watermark over what is acked.
     pub fn advance(&mut self, progress: &mut Progress) {
-        // Heard before the bits are read: an ack that comes in between tells again.
-        self.shared.told.store(false, Ordering::Release);
+        // Heard before the bits are read, by an exchange and not a store: a read may overtake a store, and an ack that
+        // comes in between must tell again.
+        self.shared.told.swap(false, Ordering::AcqRel);
         let now_us = unix_us();
         let now = Instant::now();
+        self.reach_boundaries(progress);
         while self.low < self.next {
             let (word, bit) = self.shared.slot(Seq(self.low));
             if word.load(Ordering::Acquire) & bit == 0 {
@@ -226,32 +242,45 @@ impl Ledger {
             let Some(entry) = self.entries.pop_front() else { break };
             self.bytes -= entry.bytes;
             match entry.skipped {
-                Some(reason) => add(&mut progress.skipped, reason, 1),
+                Some(reason) => add(&mut self.uncounted.skipped, reason, 1),
                 None => {
-                    progress.published += 1;
+                    self.uncounted.published += 1;
                     progress.delivery.observe(now.saturating_duration_since(entry.sent));
                     let age = u64::try_from(now_us.saturating_sub(entry.commit_time_us)).unwrap_or(0);
-                    progress.end_to_end.observe(std::time::Duration::from_micros(age));
+                    progress.end_to_end.observe(Duration::from_micros(age));
                 }
             }
+            self.reach_boundaries(progress);
         }
+    }
+
+    fn reach_boundaries(&mut self, progress: &mut Progress) {
         while self
             .boundaries
             .front()
             .is_some_and(|boundary| boundary.upto <= self.low)
         {
-            if let Some(boundary) = self.boundaries.pop_front() {
-                for (reason, count) in boundary.skipped {
-                    add(&mut progress.skipped, reason, count);
-                }
-                progress.position = Some(boundary.position);
+            let Some(boundary) = self.boundaries.pop_front() else {
+                return;
+            };
+            let Settled { published, skipped } = mem::take(&mut self.uncounted);
+            progress.published += published;
+            for (reason, count) in skipped.into_iter().chain(boundary.skipped) {
+                add(&mut progress.skipped, reason, count);
             }
+            progress.position = Some(boundary.position);
+            self.reached = boundary.upto;
         }
+    }
+
+    /// How many events were sent since the last boundary that was reached.
+    pub fn since_boundary(&self) -> u64 {
+        self.next - self.reached
     }
 
     /// The failures reported since the last look, in no order.
     pub fn take_failures(&self) -> Vec<Failure> {
-        std::mem::take(&mut *self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner))
+        mem::take(&mut *self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Waits until something was reported. Cancel safe.
@@ -328,7 +357,7 @@ mod tests {
         acks.acked(Seq(1));
         let progress = advanced(&mut ledger);
         assert_eq!(progress.position, Some(position(30)));
-        assert_eq!(progress.published, 2);
+        assert_eq!(progress.published, 3);
         assert!(ledger.is_empty());
     }
 

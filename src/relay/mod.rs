@@ -10,6 +10,7 @@ pub mod supervise;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -24,12 +25,14 @@ use crate::sink::kafka::QUEUE_OVERHEAD;
 use crate::sink::{DeliveryError, DeliveryErrorKind, SendError, Sink, SinkError};
 use crate::source::{LogBatch, SkipCounts, SkipReason};
 use crate::telemetry::error_chain;
-use crate::telemetry::status::{PipelineStatus, add};
+use crate::telemetry::status::{PipelineStatus, State, add};
 
-use in_flight::{Ledger, Progress};
+use in_flight::{Failure, Ledger, Progress};
 
 /// Events handled before acks are looked at again.
 const TURN: usize = 256;
+/// How long the other failures of a batch are waited for: the broker names the culprit in one of them.
+const FAILURE_GRACE: Duration = Duration::from_secs(1);
 
 /// Why a relay ended.
 #[derive(Debug)]
@@ -86,8 +89,20 @@ pub struct Relay<S> {
     /// The parked record waits for the sink, not for room in the ledger.
     sink_busy: bool,
     halted: Option<HaltError>,
-    /// For the error text of a delivery that fails: where the records in flight stand. Kept only while they go singly.
+    /// The event that travels alone, while one does.
     single_at: Option<EventPosition>,
+    /// What was reported failed; nothing more is sent since.
+    failures: Failures,
+}
+
+/// Failed deliveries, gathered until it is clear what they mean.
+#[derive(Debug, Default)]
+struct Failures {
+    count: usize,
+    /// The gravest of them.
+    worst: Option<Failure>,
+    /// When the rest is not waited for any more.
+    decide_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -126,6 +141,7 @@ impl<S: Sink> Relay<S> {
             sink_busy: false,
             halted: None,
             single_at: None,
+            failures: Failures::default(),
         }
     }
 
@@ -152,23 +168,32 @@ impl<S: Sink> Relay<S> {
             if idle && (source_ended || self.halted.is_some()) {
                 break End::Drained;
             }
-            if deadline.is_none() && (source_ended || stop.is_cancelled() || self.halted.is_some()) {
+            if deadline.is_none() && (stop.is_cancelled() || self.halted.is_some()) {
+                self.status.enter(State::Draining);
                 deadline = Some(Instant::now() + self.delivery.drain_timeout);
             }
-            let drain = deadline;
+            let (drain, decide) = (deadline, self.failures.decide_at);
+            let wanted = self.batch.is_none() && self.halted.is_none() && !source_ended;
             tokio::select! {
                 biased; // acks make room before more is taken
                 () = self.ledger.changed() => {}
-                batch = batches.recv(), if self.batch.is_none() && self.halted.is_none() && !source_ended => match batch {
+                batch = batches.recv(), if wanted => match batch {
                     Some(batch) => self.take(batch),
                     None => source_ended = true,
                 },
                 ready = self.sink.ready(), if self.sink_busy => match ready {
                     Ok(()) => self.sink_busy = false,
-                    Err(error) => break self.sink_failed(error),
+                    // The record that waits is the culprit.
+                    Err(SinkError::Delivery(error)) if error.kind == DeliveryErrorKind::Record => {
+                        self.sink_busy = false;
+                        self.parked = None;
+                        self.reject_unsent(error);
+                    }
+                    Err(error) => break End::SinkFailed { error, single: 0 },
                 },
                 () = stop.cancelled(), if deadline.is_none() => {}
-                () = sleep_until(drain.unwrap_or_else(Instant::now)), if drain.is_some() => {
+                () = until(decide), if decide.is_some() => {}
+                () = until(drain), if drain.is_some() => {
                     tracing::warn!(
                         in_flight = self.ledger.event_count(),
                         "drain_timeout is over; what was not acknowledged is sent again at the next start"
@@ -178,65 +203,88 @@ impl<S: Sink> Relay<S> {
             }
         };
         batches.close();
-        let end = match (self.halted.take(), end) {
-            (Some(halt), End::Drained) => End::Halted(halt),
-            (_, end) => end,
-        };
-        drop(acked);
-        // What is still on its way was reported to nobody as acked; it is not waited for a second time.
+        // At once: a sink that goes on behind a failure could let later records overtake.
         if let Err(error) = self.sink.close(Instant::now()).await {
             tracing::debug!(error = error_chain(&error), "sink closed");
         }
-        end
+        match (self.halted.take(), end) {
+            (Some(halt), End::Drained) => End::Halted(halt),
+            (_, end) => end,
+        }
     }
 
     /// Takes acks and failures: moves the watermark, and ends where a delivery failed.
     fn settle(&mut self, acked: &watch::Sender<Option<Position>>) -> Option<End> {
         let mut progress = Progress::default();
         self.ledger.advance(&mut progress);
-        if progress.published > 0 || !progress.skipped.is_empty() {
-            self.status.settled(
-                progress.published,
-                &progress.skipped,
-                &progress.delivery,
-                &progress.end_to_end,
-            );
+        if self.ledger.event_count() == 0 {
+            self.single_at = None;
         }
-        self.status.in_flight(self.ledger.byte_count(), self.ledger.oldest_us());
+        self.status.settled(&progress);
+        let waiting_us = self.parked.as_ref().map(|(_, commit_time_us)| *commit_time_us);
+        let waiting_us = waiting_us.or(self.events.front().map(|event| event.commit_time_us));
+        self.status
+            .in_flight(self.ledger.byte_count(), self.ledger.oldest_us().or(waiting_us));
         if let Some(position) = progress.position {
             self.status.acked(&position);
             acked.send_replace(Some(position));
         }
-        let failures = self.ledger.take_failures();
-        if failures.is_empty() {
+        self.gather_failures();
+        let decide_at = self.failures.decide_at?;
+        // Each of the rest can still be the one that names the culprit.
+        if self.failures.count < self.ledger.event_count() && Instant::now() < decide_at {
             return None;
         }
-        self.status
-            .count(|totals| totals.failed += failures.iter().filter(|failure| failure.seq.is_some()).count() as u64);
-        // The gravest decides.
-        let worst = failures.into_iter().max_by_key(|failure| match failure.error.kind {
-            DeliveryErrorKind::Unavailable => 0,
-            DeliveryErrorKind::Record => 1,
-            DeliveryErrorKind::Refused => 2,
-        })?;
-        match (worst.seq, worst.error.kind) {
-            // It travelled alone, so it is the one.
-            (Some(seq), DeliveryErrorKind::Record) if self.single > 0 && self.ledger.event_count() == 1 => {
-                let at = self.single_at.take();
-                if let Some(halt) = self.reject(worst.error, at) {
+        let Failure { seq, error } = self.failures.worst.take()?;
+        let by_record = error.kind == DeliveryErrorKind::Record;
+        match (seq, self.single_at.take()) {
+            // It travelled alone, so it is the one. The sink is spent with it, and the next goes on behind it.
+            (Some(seq), Some(at)) if by_record => {
+                let error_text = SinkError::from(error.clone());
+                if let Some(halt) = self.reject(error, Some(at)) {
                     return Some(End::Halted(halt));
                 }
                 self.ledger.skip(seq, SkipReason::Rejected);
-                None
+                let mut progress = Progress::default();
+                self.ledger.advance(&mut progress);
+                self.status.settled(&progress);
+                if let Some(position) = progress.position {
+                    self.status.acked(&position);
+                    acked.send_replace(Some(position));
+                }
+                Some(End::SinkFailed {
+                    error: error_text,
+                    single: self.single,
+                })
             }
-            _ => Some(self.sink_failed(worst.error.into())),
+            // The next life begins at the last boundary, which lies before the watermark.
+            _ => Some(End::SinkFailed {
+                error: error.into(),
+                single: if by_record { self.ledger.since_boundary() } else { 0 },
+            }),
         }
     }
 
-    fn sink_failed(&self, error: SinkError) -> End {
-        let by_record = matches!(&error, SinkError::Delivery(error) if error.kind == DeliveryErrorKind::Record);
-        let single = if by_record { self.ledger.event_count() as u64 } else { 0 };
-        End::SinkFailed { error, single }
+    fn gather_failures(&mut self) {
+        let failures = self.ledger.take_failures();
+        if failures.is_empty() {
+            return;
+        }
+        let delivered = failures.iter().filter(|failure| failure.seq.is_some()).count();
+        self.status.count(|totals| totals.failed += delivered as u64);
+        let gravity = |failure: &Failure| match failure.error.kind {
+            DeliveryErrorKind::Unavailable => 0,
+            DeliveryErrorKind::Record => 1,
+            DeliveryErrorKind::Refused => 2,
+        };
+        self.failures.count += failures.len();
+        self.failures.worst = failures
+            .into_iter()
+            .chain(self.failures.worst.take())
+            .max_by_key(gravity);
+        self.failures
+            .decide_at
+            .get_or_insert_with(|| Instant::now() + FAILURE_GRACE);
     }
 
     fn take(&mut self, batch: LogBatch) {
@@ -255,6 +303,9 @@ impl<S: Sink> Relay<S> {
 
     /// Handles events while there is room. True: there is more to do at once.
     fn work(&mut self) -> bool {
+        if self.failures.decide_at.is_some() {
+            return false;
+        }
         for _ in 0..TURN {
             if self.sink_busy {
                 return false;
@@ -295,8 +346,8 @@ impl<S: Sink> Relay<S> {
     /// Sends a record. False: it is parked until there is room.
     fn send(&mut self, record: Record, commit_time_us: i64) -> bool {
         let bytes = record.byte_len() as u64 + QUEUE_OVERHEAD;
-        let alone = self.single > 0 && self.ledger.event_count() > 0;
-        if alone || !self.ledger.has_room(bytes) {
+        let alone = self.single > 0 || self.single_at.is_some();
+        if (alone && self.ledger.event_count() > 0) || !self.ledger.has_room(bytes) {
             self.parked = Some((record, commit_time_us));
             return false;
         }
@@ -319,13 +370,18 @@ impl<S: Sink> Relay<S> {
                 false
             }
             Err(SendError::Rejected(error)) => {
-                self.status.count(|totals| totals.failed += 1);
-                match self.reject(error, self.at()) {
-                    Some(halt) => self.halt(halt),
-                    None => self.skip(SkipReason::Rejected),
-                }
+                self.reject_unsent(error);
                 true
             }
+        }
+    }
+
+    /// A record that the sink did not take and never will.
+    fn reject_unsent(&mut self, error: DeliveryError) {
+        self.status.count(|totals| totals.failed += 1);
+        match self.reject(error, self.at()) {
+            Some(halt) => self.halt(halt),
+            None => self.skip(SkipReason::Rejected),
         }
     }
 
@@ -394,5 +450,13 @@ impl<S: Sink> Relay<S> {
             self.ledger.boundary(end.after(&before), SkipCounts::new());
         }
         self.halted = Some(halt);
+    }
+}
+
+/// Waits until a moment, or for ever without one. Cancel safe.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }

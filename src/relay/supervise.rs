@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinError;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -21,7 +21,7 @@ use crate::position::Position;
 use crate::processor::Chain;
 use crate::sink::SinkError;
 use crate::sink::kafka::KafkaSink;
-use crate::source::postgres::{OperatorWord, PostgresSource};
+use crate::source::postgres::{OperatorWord, PostgresSource, SourceOptions};
 use crate::source::{BatchSender, LogChannel, Recovery, Source, SourceError};
 use crate::telemetry::error_chain;
 use crate::telemetry::status::{PipelineStatus, SourceView, State};
@@ -31,7 +31,9 @@ use super::in_flight::{Ledger, Limits};
 use super::{End, HaltError, Relay, RelayParts};
 
 /// Batches between source and relay: enough that neither waits for the other's turn.
-const CHANNEL: usize = 4;
+const CHANNEL: usize = 2;
+/// A connection that lasted this long was a good one.
+const LASTING: Duration = Duration::from_secs(10);
 /// How often a stand-by looks whether the source is free.
 const STAND_BY: Duration = Duration::from_secs(1);
 
@@ -113,6 +115,10 @@ impl Supervisor {
         let mut store =
             FileStore::open(&self.options.state_dir, &self.pipeline.name, &source.id).map_err(CheckpointError::from)?;
         let from = store.load().await?;
+        if !self.pipeline.labels.is_empty() || !self.pipeline.annotations.is_empty() {
+            let (labels, annotations) = (&self.pipeline.labels, &self.pipeline.annotations);
+            tracing::info!(?labels, ?annotations, "pipeline begins");
+        }
         if let Some(from) = &from {
             tracing::info!(position = %from, "checkpoint read");
         }
@@ -186,11 +192,24 @@ impl Supervisor {
             stall_timeout: delivery.stall_timeout,
             once: self.options.once,
             word,
+            again: self.status.snapshot().saved.is_some(),
             status: Arc::clone(&self.status),
         };
         let here = tracing::Span::current();
         let last_acked = acked.subscribe();
-        let source = tokio::spawn(connector.run(log).instrument(here.clone()));
+        let source = tokio::spawn({
+            let stop = stop.clone();
+            let connecting = connector.run(log);
+            async move {
+                let ended = connecting.await;
+                // A source that cannot go on ends the life: what is in flight has the drain's time.
+                if ended.0.is_err() {
+                    stop.cancel();
+                }
+                ended
+            }
+            .instrument(here.clone())
+        });
         let saver =
             saver::run(store, acked_receiver, confirmed_sender, Arc::clone(&self.status)).instrument(here.clone());
         let saver = tokio::spawn({
@@ -205,8 +224,9 @@ impl Supervisor {
         let relay = tokio::spawn(relay.run(batches, acked, stop.clone()).instrument(here));
         let end = relay.await;
         stop.cancel();
-        let (store, saved) = saver.await?;
-        let (source_ended, word) = source.await?;
+        let (saver, source) = (saver.await, source.await);
+        let (store, saved) = saver?;
+        let (source_ended, word) = source?;
         let from = last_acked.borrow().clone().or(from);
         saved?;
         match end? {
@@ -271,6 +291,8 @@ struct Connector {
     stall_timeout: Duration,
     once: bool,
     word: OperatorWord,
+    /// Connected before, in a former life.
+    again: bool,
     status: Arc<PipelineStatus>,
 }
 
@@ -279,23 +301,34 @@ impl Connector {
     async fn run(mut self, mut log: LogChannel) -> (Result<(), SourceError>, OperatorWord) {
         let first = log.batches.last().cloned();
         let mut backoff = Backoff::default();
+        let mut again = self.again;
         loop {
-            let source = PostgresSource::new(Arc::clone(&self.config), self.stall_timeout, self.once, self.word);
+            let options = SourceOptions {
+                stall_timeout: self.stall_timeout,
+                once: self.once,
+                word: self.word,
+                again,
+            };
+            let source = PostgresSource::new(Arc::clone(&self.config), options);
+            let begun = Instant::now();
             let from = log.batches.last().cloned();
             let result = source.run(from, &mut log).await;
             if log.batches.last() != first.as_ref() {
                 // The word was for one start.
                 self.word = OperatorWord::Nothing;
+                again = true;
             }
+            let ending = log.stop.is_cancelled() || log.batches.is_closed();
             let error = match result {
-                Err(error) if error.recovery() != Recovery::Halt && !log.stop.is_cancelled() => error,
+                Err(error) if error.recovery() != Recovery::Halt && !ending => error,
                 Err(error) if error.recovery() != Recovery::Halt => {
                     tracing::debug!(error = error_chain(&error), "the source failed while it was stopped");
                     return (Ok(()), self.word);
                 }
                 end => return (end, self.word),
             };
-            if self.status.snapshot().state == State::Streaming {
+            // A connection that ends as soon as it is made must not be made again at once, over and over.
+            if self.status.snapshot().state == State::Streaming && begun.elapsed() >= LASTING {
                 backoff.reset();
             }
             let reason = error_chain(&error);

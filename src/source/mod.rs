@@ -75,6 +75,10 @@ impl BatchSender {
         self.last.as_ref()
     }
 
+    pub fn is_closed(&self) -> bool {
+        self.sender.is_none()
+    }
+
     /// Nothing more comes.
     pub fn close(&mut self) {
         self.sender = None;
@@ -90,8 +94,6 @@ pub struct LogBatch {
     /// Resuming here is sound once every event of the batch is done. Batches without events move it too, which is how
     /// an outbox that is quiet lets the server recycle its log.
     pub end: Position,
-    /// Whether nothing more was waiting to be read behind this batch.
-    pub caught_up: bool,
 }
 
 /// Numbers of changes that were seen and not sent, by reason.

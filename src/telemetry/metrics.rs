@@ -147,6 +147,11 @@ impl Collector for PipelineCollector {
         out.gauge("tailpost_checkpoint_age_seconds", "Seconds since the last save", |s| {
             s.checkpoint_age_seconds
         })?;
+        out.gauge(
+            "tailpost_confirmed_age_seconds",
+            "Seconds since a position was last confirmed to the server",
+            |s| s.confirmed_age_seconds,
+        )?;
         out.gauge("tailpost_up", "1 while streaming", |s| {
             Some(f64::from(u8::from(s.state == State::Streaming)))
         })?;
@@ -216,12 +221,13 @@ impl Writer<'_, '_> {
         for (status, _) in self.readings {
             let mut labels: Vec<(String, &str)> = vec![("pipeline".to_owned(), &status.name)];
             labels.extend(status.tenant.as_deref().map(|tenant| ("tenant".to_owned(), tenant)));
-            labels.extend(
-                status
-                    .labels
-                    .iter()
-                    .map(|(name, value)| (format!("label_{}", label_name(name)), value.as_str())),
-            );
+            for (prefix, given) in [("label", &status.labels), ("annotation", &status.annotations)] {
+                labels.extend(
+                    given
+                        .iter()
+                        .map(|(name, value)| (format!("{prefix}_{}", label_name(name)), value.as_str())),
+                );
+            }
             ConstGauge::new(1_u64).encode(metric.encode_family(&labels)?)?;
         }
         Ok(())
@@ -257,10 +263,11 @@ mod tests {
 
     #[test]
     fn the_sum_holds_in_every_rendering() {
-        let status = PipelineStatus::new(
-            "p".to_owned(),
-            "k".to_owned(),
+        let status = PipelineStatus::named(
+            "p",
+            "k",
             Some("acme".to_owned()),
+            Default::default(),
             Default::default(),
         );
         status.count(|totals| {

@@ -10,7 +10,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use crate::config::{self, Pipeline};
 use crate::position::Position;
+use crate::relay::in_flight::Progress;
 use crate::source::{SkipCounts, SkipReason};
 
 use super::metrics::Histogram;
@@ -68,6 +70,7 @@ pub struct PipelineStatus {
     pub sink: String,
     pub tenant: Option<String>,
     pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
     inner: Mutex<Inner>,
     in_flight_bytes: AtomicU64,
     /// End of the source's log, as an offset in bytes where the source has such.
@@ -88,6 +91,7 @@ struct Inner {
     last_error: Option<String>,
     totals: Totals,
     saved: Option<(Position, Instant)>,
+    confirmed: Option<Instant>,
     delivery: Histogram,
     end_to_end: Histogram,
 }
@@ -102,6 +106,7 @@ pub struct Snapshot {
     pub totals: Totals,
     pub saved: Option<Position>,
     pub checkpoint_age_seconds: Option<f64>,
+    pub confirmed_age_seconds: Option<f64>,
     pub in_flight_bytes: u64,
     pub lag_bytes: Option<u64>,
     pub lag_seconds: f64,
@@ -110,12 +115,30 @@ pub struct Snapshot {
 }
 
 impl PipelineStatus {
-    pub fn new(name: String, sink: String, tenant: Option<String>, labels: BTreeMap<String, String>) -> Arc<Self> {
+    pub fn new(pipeline: &Pipeline) -> Arc<Self> {
+        let config::Sink::Kafka(kafka) = &pipeline.sink;
+        Self::named(
+            &pipeline.name,
+            &kafka.id,
+            pipeline.tenant.clone(),
+            pipeline.labels.clone(),
+            pipeline.annotations.clone(),
+        )
+    }
+
+    pub(crate) fn named(
+        name: &str,
+        sink: &str,
+        tenant: Option<String>,
+        labels: BTreeMap<String, String>,
+        annotations: BTreeMap<String, String>,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            name,
-            sink,
+            name: name.to_owned(),
+            sink: sink.to_owned(),
             tenant,
             labels,
+            annotations,
             inner: Mutex::new(Inner {
                 state: State::Starting,
                 since: SystemTime::now(),
@@ -124,6 +147,7 @@ impl PipelineStatus {
                 last_error: None,
                 totals: Totals::default(),
                 saved: None,
+                confirmed: None,
                 delivery: Histogram::default(),
                 end_to_end: Histogram::default(),
             }),
@@ -177,14 +201,17 @@ impl PipelineStatus {
     }
 
     /// Takes what passed the watermark: counts and latencies at once.
-    pub fn settled(&self, published: u64, skipped: &SkipCounts, delivery: &Histogram, end_to_end: &Histogram) {
-        let mut inner = self.inner();
-        inner.totals.published += published;
-        for (reason, count) in skipped {
-            *inner.totals.skipped.entry(*reason).or_default() += count;
+    pub fn settled(&self, progress: &Progress) {
+        if progress.published == 0 && progress.skipped.is_empty() && progress.delivery.count() == 0 {
+            return;
         }
-        inner.delivery.merge(delivery);
-        inner.end_to_end.merge(end_to_end);
+        let mut inner = self.inner();
+        inner.totals.published += progress.published;
+        for (reason, count) in &progress.skipped {
+            add(&mut inner.totals.skipped, *reason, *count);
+        }
+        inner.delivery.merge(&progress.delivery);
+        inner.end_to_end.merge(&progress.end_to_end);
     }
 
     pub fn in_flight(&self, bytes: u64, oldest_us: Option<i64>) {
@@ -216,6 +243,7 @@ impl PipelineStatus {
             totals: inner.totals.clone(),
             saved: inner.saved.as_ref().map(|(position, _)| position.clone()),
             checkpoint_age_seconds: inner.saved.as_ref().map(|(_, at)| at.elapsed().as_secs_f64()),
+            confirmed_age_seconds: inner.confirmed.map(|at| at.elapsed().as_secs_f64()),
             in_flight_bytes: self.in_flight_bytes.load(Ordering::Relaxed),
             lag_bytes,
             lag_seconds: lag_us as f64 / 1e6,
@@ -252,6 +280,16 @@ impl SourceView {
 
     pub fn streaming(&self) {
         self.0.enter(State::Streaming);
+    }
+
+    /// The connection was given up for now.
+    pub fn waiting(&self, reason: String) {
+        self.0.enter(State::Waiting { reason });
+    }
+
+    /// A position was confirmed to the server.
+    pub fn confirmed(&self) {
+        self.0.inner().confirmed = Some(Instant::now());
     }
 
     /// Tells the log's end, as an offset comparable with [`Position::log_offset`].

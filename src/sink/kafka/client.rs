@@ -48,6 +48,8 @@ pub(super) fn producer_config(kafka: &config::Kafka, max_events: usize, batch_si
         .set("acks", "all")
         // No limit: a message that times out leaves a gap, and those behind it would go on.
         .set("message.timeout.ms", "0")
+        // A batch that fails for good ends the producer; by default the ones behind it would go on.
+        .set("enable.gapless.guarantee", "true")
         // Java's partitioner, so that a key keeps its partition whoever produces it.
         .set("partitioner", "murmur2_random")
         .set(
@@ -68,6 +70,15 @@ pub(super) fn producer_config(kafka: &config::Kafka, max_events: usize, batch_si
         client.set("batch.size", batch_size.to_string());
     }
     client
+}
+
+/// Whether the producer compresses, as far as `client_conf` says.
+pub(super) fn is_compressed(kafka: &config::Kafka) -> bool {
+    let names = ["compression.type", "compression.codec"];
+    kafka
+        .client_conf
+        .iter()
+        .any(|(name, value)| names.contains(&name.as_str()) && value.expose_secret() != "none")
 }
 
 /// Passes deliveries on to the ledger, and the connection's troubles to the status.
@@ -119,20 +130,20 @@ impl Context {
 impl ClientContext for Context {
     fn error(&self, error: KafkaError, reason: &str) {
         let code = error.rdkafka_error_code();
+        // A connection that breaks during the SASL handshake is reported as an authentication failure too.
+        let broke = ["Broker transport failure", "Timed out", "Host resolution"]
+            .iter()
+            .any(|cause| reason.contains(cause));
         let refused = match code {
-            Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed) => {
+            Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed) if !broke => {
                 "check sasl.mechanism, sasl.username and sasl.password in client_conf"
             }
             // Other failures of TLS happen while a broker restarts.
             Some(RDKafkaErrorCode::SSL) if reason.contains("certificate") => {
                 "check ssl.ca.location and the broker's certificate"
             }
-            Some(
-                RDKafkaErrorCode::AllBrokersDown
-                | RDKafkaErrorCode::BrokerTransportFailure
-                | RDKafkaErrorCode::Resolve
-                | RDKafkaErrorCode::SSL,
-            ) => {
+            // One broker of several that is away is no trouble.
+            Some(RDKafkaErrorCode::AllBrokersDown) => {
                 self.unreachable.store(true, Ordering::Relaxed);
                 self.report(Some(format!(
                     "no Kafka broker answers at {}: start it, or check brokers",
@@ -168,7 +179,7 @@ impl ProducerContext for Context {
 
     /// Called on the poll thread: in order within a partition, and never at once for two messages.
     fn delivery(&self, result: &DeliveryResult<'_>, seq: usize) {
-        self.outstanding.fetch_sub(1, Ordering::AcqRel);
+        self.outstanding.fetch_sub(1, Ordering::SeqCst);
         let seq = Seq(seq as u64);
         match result {
             Ok(_) => {
@@ -179,7 +190,7 @@ impl ProducerContext for Context {
             }
             Err((error, message)) => self.acks.failed(seq, delivery_error(error, message.topic())),
         }
-        if self.waiting.load(Ordering::Acquire) {
+        if self.waiting.load(Ordering::SeqCst) {
             self.delivered.notify_one();
         }
     }

@@ -53,9 +53,11 @@ pub(super) fn delivery_error(error: &KafkaError, topic: &str) -> DeliveryError {
         Code::MessageSizeTooLarge | Code::InvalidMessageSize => {
             (DeliveryErrorKind::Record, "raise max.message.bytes of the topic")
         }
-        Code::InvalidMessage | Code::InvalidRecord | Code::InvalidTimestamp | Code::PolicyViolation => {
-            (DeliveryErrorKind::Record, "the broker does not accept this record")
-        }
+        Code::InvalidMessage
+        | Code::InvalidRecord
+        | Code::InvalidDifferentRecord
+        | Code::InvalidTimestamp
+        | Code::PolicyViolation => (DeliveryErrorKind::Record, "the broker does not accept this record"),
         Code::InvalidTopic => (
             DeliveryErrorKind::Record,
             "the broker does not accept this topic's name",

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, Producer, ThreadedProducer};
+use rdkafka::producer::{BaseRecord, Producer, PurgeConfig, ThreadedProducer};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -47,6 +47,9 @@ pub struct KafkaSink {
     preparing: Option<Preparing>,
     /// Records given back because librdkafka's queue was full.
     queue_full: bool,
+    /// Why the cluster does not let us write.
+    refused: Option<DeliveryError>,
+    compressed: bool,
     batch_size: u64,
     /// A smaller batch size that a topic asks for: the producer is made anew when nothing is in flight.
     next_batch_size: Option<u64>,
@@ -77,12 +80,17 @@ impl KafkaSink {
         let unreachable = Arc::new(AtomicBool::new(false));
         let producer = make_producer(&config, max_events, DEFAULT_BATCH_SIZE, &acks, &status, &unreachable)?;
         let probe = tokio::spawn(probe(Arc::downgrade(&producer), Arc::clone(&unreachable)));
+        // Troubles of a former life are over, or will be found anew.
+        status.sink_trouble(None);
+        let compressed = client::is_compressed(&config);
         Ok(Self {
             config,
             producer,
             topics: HashMap::new(),
             preparing: None,
             queue_full: false,
+            refused: None,
+            compressed,
             batch_size: DEFAULT_BATCH_SIZE,
             next_batch_size: None,
             acks,
@@ -105,14 +113,15 @@ impl KafkaSink {
     /// Waits until fewer records than `count` are on their way. Cancel safe.
     async fn fewer_outstanding_than(&self, count: usize) {
         let context = self.producer.context();
-        context.waiting.store(true, Ordering::Release);
-        while context.outstanding.load(Ordering::Acquire) >= count {
+        // In one order with the callback's decrement and look: whoever comes second sees the other.
+        context.waiting.store(true, Ordering::SeqCst);
+        while context.outstanding.load(Ordering::SeqCst) >= count {
             context.delivered.notified().await;
         }
-        context.waiting.store(false, Ordering::Release);
+        context.waiting.store(false, Ordering::SeqCst);
     }
 
-    fn take_fatal_error(&self) -> Option<KafkaSinkError> {
+    fn fatal_error(&self) -> Option<KafkaSinkError> {
         let (code, reason) = self.producer.client().fatal_error()?;
         Some(KafkaSinkError::Fatal {
             reason: format!("{code}: {reason}"),
@@ -125,18 +134,26 @@ impl Sink for KafkaSink {
         if self.next_batch_size.is_some() || self.queue_full {
             return Err(SendError::NotReady(Box::new(record)));
         }
-        let Some(topic) = self.topics.get(&record.topic) else {
+        let Some(topic) = self.topics.get_mut(&record.topic) else {
             if self.preparing.is_none() {
                 self.start_preparing(Arc::clone(&record.topic), Duration::ZERO);
             }
             return Err(SendError::NotReady(Box::new(record)));
         };
-        let size = batch_len(&record);
+        // What counts at the broker is the compressed size, which is not known here. A record over the limit travels alone
+        // then, since a batch is never larger than the limit.
+        let size = if self.compressed { 0 } else { batch_len(&record) };
         if size > topic.limit {
+            if !std::mem::replace(&mut topic.fresh, false) {
+                let name = Arc::clone(&record.topic);
+                self.start_preparing(name, Duration::ZERO);
+                return Err(SendError::NotReady(Box::new(record)));
+            }
             return Err(SendError::Rejected(DeliveryError {
                 kind: DeliveryErrorKind::Record,
                 text: format!(
-                    "a record of {size} bytes for topic `{}` is over its max.message.bytes of {}: raise that, or make the payload smaller",
+                    "a record of {size} bytes for topic `{}` is over its max.message.bytes of {}: raise that, or make \
+                     the payload smaller",
                     record.topic, topic.limit
                 ),
             }));
@@ -166,17 +183,34 @@ impl Sink for KafkaSink {
         let Err((error, _)) = self.producer.send(message) else {
             return Ok(());
         };
-        context.outstanding.fetch_sub(1, Ordering::AcqRel);
+        context.outstanding.fetch_sub(1, Ordering::SeqCst);
         if error == KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull) {
             self.queue_full = true;
             return Err(SendError::NotReady(Box::new(record)));
         }
-        Err(SendError::Rejected(error::delivery_error(&error, &record.topic)))
+        let error = error::delivery_error(&error, &record.topic);
+        match error.kind {
+            DeliveryErrorKind::Record => Err(SendError::Rejected(error)),
+            DeliveryErrorKind::Unavailable => {
+                // The topic is gone, or the producer failed: what is known is learnt anew.
+                let name = Arc::clone(&record.topic);
+                self.topics.remove(&name);
+                self.start_preparing(name, Duration::ZERO);
+                Err(SendError::NotReady(Box::new(record)))
+            }
+            DeliveryErrorKind::Refused => {
+                self.refused = Some(error);
+                Err(SendError::NotReady(Box::new(record)))
+            }
+        }
     }
 
     async fn ready(&mut self) -> Result<(), SinkError> {
         loop {
-            if let Some(error) = self.take_fatal_error() {
+            if let Some(error) = self.fatal_error() {
+                return Err(error.into());
+            }
+            if let Some(error) = self.refused.take() {
                 return Err(error.into());
             }
             if let Some(Preparing { name, task }) = &mut self.preparing {
@@ -235,6 +269,8 @@ impl Sink for KafkaSink {
     async fn close(self, deadline: Instant) -> Result<(), SinkError> {
         let waited = tokio::time::timeout_at(deadline, self.fewer_outstanding_than(1)).await;
         let count = self.producer.context().outstanding.load(Ordering::Acquire);
+        // Other threads may hold the producer for a while, and it would go on sending.
+        self.producer.purge(PurgeConfig::default().queue().inflight());
         self.probe.abort();
         // Dropping the producer blocks for up to half a second.
         let producer = Arc::clone(&self.producer);
@@ -284,6 +320,8 @@ async fn probe(producer: std::sync::Weak<ThreadedProducer<Context>>, unreachable
             continue;
         }
         let Some(producer) = producer.upgrade() else { return };
+        // Before the question: a trouble that comes while it is asked stays.
+        unreachable.store(false, Ordering::Relaxed);
         let asked = tokio::task::spawn_blocking(move || {
             let answered = producer.client().fetch_metadata(None, PROBE).is_ok();
             if answered {
@@ -291,8 +329,8 @@ async fn probe(producer: std::sync::Weak<ThreadedProducer<Context>>, unreachable
             }
             answered
         });
-        if asked.await.unwrap_or(false) {
-            unreachable.store(false, Ordering::Relaxed);
+        if !asked.await.unwrap_or(false) {
+            unreachable.store(true, Ordering::Relaxed);
         }
     }
 }

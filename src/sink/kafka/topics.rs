@@ -8,7 +8,7 @@ use std::time::Duration;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::FromClientConfig;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::producer::{Producer, ThreadedProducer};
 
 use crate::config;
@@ -16,6 +16,7 @@ use crate::record::Record;
 use crate::sink::{DeliveryError, DeliveryErrorKind};
 
 use super::client::{Context, client_config};
+use super::error::client_error;
 
 const REQUEST: Duration = Duration::from_secs(10);
 /// A broker that makes topics itself takes a moment for it.
@@ -29,6 +30,8 @@ const DEFAULT_LIMIT: u64 = 1_048_588;
 pub(super) struct Topic {
     /// The largest record batch that it takes, in bytes.
     pub(super) limit: u64,
+    /// Read since the last record that was over it: an operator may have raised it.
+    pub(super) fresh: bool,
 }
 
 /// Makes the topic where it must and may, and reads its limit. Blocks: not for a task.
@@ -41,7 +44,7 @@ pub(super) fn prepare(
     name: &str,
 ) -> Result<Topic, DeliveryError> {
     let admin = AdminClient::<DefaultClientContext>::from_config(&client_config(kafka))
-        .map_err(|error| unavailable(format!("make a Kafka admin client: {error}")))?;
+        .map_err(|error| unavailable(client_error(&error).to_string()))?;
     let runtime = tokio::runtime::Handle::current();
     let mut created = false;
     let mut tries = 0;
@@ -65,9 +68,8 @@ pub(super) fn prepare(
             },
         }
     }
-    Ok(Topic {
-        limit: runtime.block_on(limit(&admin, name)),
-    })
+    let limit = runtime.block_on(limit(&admin, name))?;
+    Ok(Topic { limit, fresh: true })
 }
 
 /// None: it is there. Asking makes it, where the broker's own rule says so.
@@ -136,23 +138,41 @@ async fn create(
     }
 }
 
-async fn limit(admin: &AdminClient<DefaultClientContext>, name: &str) -> u64 {
+async fn limit(admin: &AdminClient<DefaultClientContext>, name: &str) -> Result<u64, DeliveryError> {
+    use RDKafkaErrorCode as Code;
     let options = AdminOptions::new().request_timeout(Some(REQUEST));
-    let described: Result<_, KafkaError> = admin
+    let described = admin
         .describe_configs([&ResourceSpecifier::Topic(name)], &options)
         .await;
-    let limit = described
-        .ok()
-        .and_then(|results| results.into_iter().next()?.ok())
-        .and_then(|resource| resource.get("max.message.bytes")?.value.as_deref()?.parse().ok());
-    limit.unwrap_or_else(|| {
-        tracing::warn!(
-            topic = name,
-            limit = DEFAULT_LIMIT,
-            "the topic's max.message.bytes may not be read; the default is assumed"
-        );
-        DEFAULT_LIMIT
-    })
+    let code = match described.map(|results| results.into_iter().next()) {
+        Ok(Some(Ok(resource))) => {
+            let limit = resource
+                .get("max.message.bytes")
+                .and_then(|entry| entry.value.as_deref()?.parse().ok());
+            if let Some(limit) = limit {
+                return Ok(limit);
+            }
+            Code::Unknown
+        }
+        Ok(Some(Err(code))) => code,
+        Ok(None) => Code::Unknown,
+        Err(error) => error.rdkafka_error_code().unwrap_or(Code::Unknown),
+    };
+    match code {
+        Code::TopicAuthorizationFailed
+        | Code::ClusterAuthorizationFailed
+        | Code::UnsupportedVersion
+        | Code::UnsupportedFeature => {
+            tracing::warn!(
+                topic = name,
+                limit = DEFAULT_LIMIT,
+                reason = %code,
+                "the topic's max.message.bytes may not be read (DESCRIBE_CONFIGS); the default is assumed"
+            );
+            Ok(DEFAULT_LIMIT)
+        }
+        code => Err(unavailable(format!("read max.message.bytes of topic `{name}`: {code}"))),
+    }
 }
 
 fn unavailable(text: String) -> DeliveryError {

@@ -82,7 +82,8 @@ impl Assembler {
             skipped: SkipCounts::new(),
             kept_bytes: 0,
             read_bytes: 0,
-            moved: false,
+            // The first batch tells where the stream begins, so that it is saved before anything else.
+            moved: true,
         }
     }
 
@@ -115,7 +116,7 @@ impl Assembler {
     }
 
     /// What was gathered since the last batch, if anything was.
-    pub(super) fn take_batch(&mut self, caught_up: bool) -> Option<LogBatch> {
+    pub(super) fn take_batch(&mut self) -> Option<LogBatch> {
         if !mem::take(&mut self.moved) {
             return None;
         }
@@ -130,7 +131,6 @@ impl Assembler {
             events,
             skipped: mem::take(&mut self.skipped),
             end: Position::Postgres(self.position()),
-            caught_up,
         })
     }
 
@@ -210,20 +210,18 @@ impl Assembler {
                     },
                 )?;
             }
+            // Each table is a change of its own, so that a position can stand between two of them.
             LogicalMessage::Truncate { relations, .. } => {
-                if let Some(index) = self.next_change(start, "a truncate")? {
-                    for relation in relations {
-                        self.change(
-                            start,
-                            index,
-                            relation,
-                            RowParts {
-                                operation: Operation::Truncate,
-                                old: None,
-                                new: None,
-                            },
-                        )?;
-                    }
+                for relation in relations {
+                    self.row(
+                        start,
+                        relation,
+                        RowParts {
+                            operation: Operation::Truncate,
+                            old: None,
+                            new: None,
+                        },
+                    )?;
                 }
             }
             LogicalMessage::Begin {

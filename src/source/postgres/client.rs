@@ -26,7 +26,7 @@ use super::error::{PostgresError, ServerError};
 use super::tls::server_end_point;
 use super::transport::Transport;
 
-pub(super) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Before streaming the server sends only short messages; more is not PostgreSQL.
 const MAX_SETUP_FRAME: u64 = 1 << 20;
 
@@ -39,6 +39,14 @@ const TEXT_SETTINGS: [(&str, &str); 5] = [
     ("TimeZone", "UTC"),
     ("extra_float_digits", "3"),
 ];
+
+/// For a connection up to the end of its log-in.
+pub(super) fn connect_timeout(dsn: &PostgresDsn) -> Duration {
+    let given = dsn.config.get_connect_timeout().copied();
+    given
+        .filter(|limit| !limit.is_zero())
+        .unwrap_or(DEFAULT_CONNECT_TIMEOUT)
+}
 
 /// One of the DSN's servers.
 #[derive(Debug, Clone)]
@@ -87,6 +95,16 @@ pub(super) struct ReplicationClient {
     pid: i32,
 }
 
+/// A stream that the server has started.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) transport: Transport,
+    /// Received behind the server's answer.
+    pub(super) buffer: BytesMut,
+    /// The server process at the other end.
+    pub(super) pid: i32,
+}
+
 /// A row of a simple query, as text.
 pub(super) type TextRow = Vec<Option<String>>;
 
@@ -100,11 +118,7 @@ impl ReplicationClient {
         endpoint: &Endpoint,
         tls: &Arc<ClientConfig>,
     ) -> Result<Self, PostgresError> {
-        let limit = dsn
-            .config
-            .get_connect_timeout()
-            .copied()
-            .unwrap_or(DEFAULT_CONNECT_TIMEOUT);
+        let limit = connect_timeout(dsn);
         timeout(limit, Self::connect_unbounded(dsn, endpoint, tls))
             .await
             .unwrap_or_else(|_| {
@@ -262,6 +276,7 @@ impl ReplicationClient {
         let refused = |error: io::Error| PostgresError::Scram {
             reason: error.to_string(),
         };
+        let mut proved = false;
         loop {
             match self.message().await? {
                 Message::AuthenticationSaslContinue(body) => {
@@ -269,8 +284,17 @@ impl ReplicationClient {
                     frontend::sasl_response(scram.message(), &mut out).map_err(writing)?;
                     self.send(&mut out).await?;
                 }
-                Message::AuthenticationSaslFinal(body) => scram.finish(body.data()).map_err(refused)?,
-                Message::AuthenticationOk => return Ok(()),
+                Message::AuthenticationSaslFinal(body) => {
+                    scram.finish(body.data()).map_err(refused)?;
+                    proved = true;
+                }
+                Message::AuthenticationOk if proved => return Ok(()),
+                // An impostor could leave out the proof that it knows the password too.
+                Message::AuthenticationOk => {
+                    return Err(PostgresError::Scram {
+                        reason: "the server did not prove that it knows the password".to_owned(),
+                    });
+                }
                 Message::ErrorResponse(body) => {
                     return Err(PostgresError::server("log in to PostgreSQL", server_error(&body)?));
                 }
@@ -320,22 +344,22 @@ impl ReplicationClient {
     ///
     /// # Errors
     /// What the server says of the slot; see [`PostgresError::recovery`].
-    pub(super) async fn start_replication(
-        mut self,
-        command: &str,
-    ) -> Result<(Transport, BytesMut, i32), PostgresError> {
+    pub(super) async fn start_replication(mut self, command: &str) -> Result<Started, PostgresError> {
         let mut out = BytesMut::new();
         frontend::query(command, &mut out).map_err(writing)?;
         self.send(&mut out).await?;
         loop {
-            let header = self.header().await?;
             // CopyBothResponse, which the message parser does not know.
-            if header.tag() == b'W' {
-                self.fill(frame_len(&header)?).await?;
-                self.buffer.advance(frame_len(&header)?);
-                return Ok((self.transport, self.buffer, self.pid));
+            if self.next_tag().await? == b'W' {
+                self.skip_frame().await?;
+                return Ok(Started {
+                    transport: self.transport,
+                    buffer: self.buffer,
+                    pid: self.pid,
+                });
             }
-            match self.message().await? {
+            match self.frame().await? {
+                Message::NoticeResponse(body) => show_notice(&server_fields(body.fields())?),
                 Message::ErrorResponse(body) => {
                     return Err(PostgresError::server("start replication", server_error(&body)?));
                 }
@@ -355,20 +379,35 @@ impl ReplicationClient {
     /// The next message that is not a notice; notices are shown as they come.
     async fn message(&mut self) -> Result<Message, PostgresError> {
         loop {
-            let header = self.header().await?;
             // NegotiateProtocolVersion: the server leaves out options we did not ask for.
-            if header.tag() == b'v' {
-                self.fill(frame_len(&header)?).await?;
-                self.buffer.advance(frame_len(&header)?);
+            if self.next_tag().await? == b'v' {
+                self.skip_frame().await?;
                 continue;
             }
-            self.fill(frame_len(&header)?).await?;
-            match Message::parse(&mut self.buffer).map_err(reading)? {
-                Some(Message::NoticeResponse(body)) => show_notice(&server_fields(body.fields())?),
-                Some(message) => return Ok(message),
-                None => return Err(PostgresError::Closed),
+            match self.frame().await? {
+                Message::NoticeResponse(body) => show_notice(&server_fields(body.fields())?),
+                message => return Ok(message),
             }
         }
+    }
+
+    async fn frame(&mut self) -> Result<Message, PostgresError> {
+        let header = self.header().await?;
+        self.fill(frame_len(&header)?).await?;
+        Message::parse(&mut self.buffer)
+            .map_err(reading)?
+            .ok_or(PostgresError::Closed)
+    }
+
+    async fn next_tag(&mut self) -> Result<u8, PostgresError> {
+        Ok(self.header().await?.tag())
+    }
+
+    async fn skip_frame(&mut self) -> Result<(), PostgresError> {
+        let length = frame_len(&self.header().await?)?;
+        self.fill(length).await?;
+        self.buffer.advance(length);
+        Ok(())
     }
 
     async fn header(&mut self) -> Result<backend::Header, PostgresError> {
@@ -506,10 +545,14 @@ fn text_row(body: &DataRowBody) -> Result<TextRow, PostgresError> {
     Ok(row)
 }
 
-fn reading(source: io::Error) -> PostgresError {
-    PostgresError::Io {
-        action: "read from PostgreSQL",
-        source,
+/// Bytes that break the protocol are no broken connection: trying again would meet them again.
+pub(super) fn reading(source: io::Error) -> PostgresError {
+    match source.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => PostgresError::Malformed { source },
+        _ => PostgresError::Io {
+            action: "read from PostgreSQL",
+            source,
+        },
     }
 }
 

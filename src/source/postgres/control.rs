@@ -1,9 +1,11 @@
 //! The control connection: everything that is asked of the server in SQL.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::ClientConfig;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, NoTls, Row};
@@ -12,8 +14,11 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::config::{PostgresDsn, SslMode};
 use crate::position::Lsn;
 
-use super::client::Endpoint;
+use super::client::{Endpoint, connect_timeout};
 use super::error::PostgresError;
+
+/// For questions about settings and catalogs.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An ordinary connection to one of the DSN's servers.
 #[derive(Debug)]
@@ -75,16 +80,28 @@ impl Control {
         tls: &Arc<ClientConfig>,
     ) -> Result<Self, PostgresError> {
         let config = single_host(dsn, endpoint);
-        let failed = |error| PostgresError::control(format!("connect to PostgreSQL at {}", endpoint.address()), error);
-        let (client, driver) = if dsn.ssl.mode == SslMode::Disable {
-            let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
-            (client, tokio::spawn(connection))
-        } else {
-            let tls = MakeRustlsConnect::new(ClientConfig::clone(tls));
-            let (client, connection) = config.connect(tls).await.map_err(failed)?;
-            (client, tokio::spawn(connection))
+        let limit = connect_timeout(dsn);
+        let connecting = async {
+            // A unix socket has no TLS, whatever the DSN says for its other servers.
+            if dsn.ssl.mode == SslMode::Disable || matches!(endpoint.host, Host::Unix(_)) {
+                let (client, connection) = config.connect(NoTls).await?;
+                return Ok((client, tokio::spawn(connection)));
+            }
+            let (client, connection) = config.connect(MakeRustlsConnect::new(ClientConfig::clone(tls))).await?;
+            Ok((client, tokio::spawn(connection)))
         };
-        Ok(Self { client, driver })
+        // The client's own limit ends with the TCP connection; a server can fall silent behind it.
+        match timeout(limit, connecting).await {
+            Ok(Ok((client, driver))) => Ok(Self { client, driver }),
+            Ok(Err(error)) => {
+                let action = format!("connect to PostgreSQL at {}", endpoint.address());
+                Err(PostgresError::control(action, error))
+            }
+            Err(_) => Err(PostgresError::ConnectTimeout {
+                address: endpoint.address(),
+                timeout: limit,
+            }),
+        }
     }
 
     /// Waits until the connection has ended, with the server's reason if it gave one. Cancel safe.
@@ -98,10 +115,10 @@ impl Control {
         sql: &str,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, PostgresError> {
-        self.client
-            .query(sql, parameters)
-            .await
-            .map_err(|error| PostgresError::control(action, error))
+        match timeout(QUERY_TIMEOUT, self.client.query(sql, parameters)).await {
+            Ok(result) => result.map_err(|error| PostgresError::control(action, error)),
+            Err(_) => Err(PostgresError::Silent { silence: QUERY_TIMEOUT }),
+        }
     }
 
     pub(super) async fn setting(&self, name: &str) -> Result<String, PostgresError> {
@@ -236,7 +253,12 @@ impl Control {
     pub(super) async fn create_slot(&self, name: &str) -> Result<Lsn, PostgresError> {
         const ACTION: &str = "make the replication slot";
         let sql = "SELECT lsn::text FROM pg_create_logical_replication_slot($1, 'pgoutput')";
-        let rows = self.rows(ACTION, sql, &[&name]).await?;
+        // Without a limit: the server waits for the end of the transactions that are open now.
+        let rows = self
+            .client
+            .query(sql, &[&name])
+            .await
+            .map_err(|error| PostgresError::control(ACTION, error))?;
         lsn(first(&rows, ACTION)?, ACTION)
     }
 
@@ -264,15 +286,11 @@ fn single_host(dsn: &PostgresDsn, endpoint: &Endpoint) -> Config {
         .user(given.get_user().unwrap_or("postgres"))
         .dbname(given.get_dbname().or(given.get_user()).unwrap_or("postgres"))
         .application_name(given.get_application_name().unwrap_or("tailpost"))
-        .connect_timeout(
-            given
-                .get_connect_timeout()
-                .copied()
-                .unwrap_or(super::client::DEFAULT_CONNECT_TIMEOUT),
-        )
+        .connect_timeout(connect_timeout(dsn))
         .channel_binding(given.get_channel_binding())
         .port(endpoint.port)
         .ssl_mode(match dsn.ssl.mode {
+            _ if matches!(endpoint.host, Host::Unix(_)) => tokio_postgres::config::SslMode::Disable,
             SslMode::Disable => tokio_postgres::config::SslMode::Disable,
             SslMode::Prefer => tokio_postgres::config::SslMode::Prefer,
             SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => tokio_postgres::config::SslMode::Require,

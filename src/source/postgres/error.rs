@@ -144,6 +144,12 @@ pub enum PostgresError {
     Frame { tag: u8, length: u64, limit: u64 },
     #[error("{found} where the protocol does not allow it: expected {expected}")]
     Unexpected { found: String, expected: &'static str },
+    #[error("bytes from the server that are not its protocol")]
+    Malformed { source: io::Error },
+    #[error(
+        "replication slot `{slot}` does not exist on the standby at {address}: waiting for a primary among the DSN's servers"
+    )]
+    SlotNotOnStandby { slot: String, address: String },
     #[error("read a replication message")]
     Wire(#[from] WireError),
     #[error("decode pgoutput at {lsn}")]
@@ -182,6 +188,7 @@ impl PostgresError {
             | Self::Closed
             | Self::ShuttingDown
             | Self::Silent { .. }
+            | Self::SlotNotOnStandby { .. }
             | Self::SessionAttributes { .. } => Recovery::Retry,
             Self::Stalled { .. } | Self::SlotEndangered { .. } => Recovery::RetryWhenThereIsRoom,
             Self::SlotActive { .. } => Recovery::StandBy,
@@ -268,7 +275,8 @@ impl ServerError {
     fn recovery(&self) -> Recovery {
         match self.code.as_str() {
             "55006" => Recovery::StandBy,
-            "57P01" | "57P02" | "57P03" | "53300" | "53200" | "53100" | "58030" | "40001" | "40P01" => Recovery::Retry,
+            "57014" | "55P03" | "57P01" | "57P02" | "57P03" | "53300" | "53200" | "53100" | "58030" | "40001"
+            | "40P01" => Recovery::Retry,
             // The standby's slot is still being synchronised: it can be used after a promotion.
             "55000"
                 if self

@@ -14,6 +14,7 @@ use tokio_postgres::error::SqlState;
 use tokio_util::sync::CancellationToken;
 
 use crate::config;
+use crate::telemetry::error_chain;
 use crate::telemetry::status::SourceView;
 
 use super::client::Endpoint;
@@ -68,9 +69,14 @@ impl Monitor {
                 };
                 let ended = match connection {
                     Ok(connection) => self.watch(connection, &observed, &mut warned).await,
-                    Err(error) => error,
+                    Err(error) => {
+                        if server_code(&error) == Some(SqlState::CANNOT_CONNECT_NOW.code()) {
+                            observed.send_modify(|observed| observed.shutting_down = true);
+                        }
+                        error
+                    }
                 };
-                tracing::debug!(error = %error_chain(&ended), "control connection ended");
+                tracing::debug!(error = error_chain(&ended), "control connection ended");
                 sleep(RECONNECT).await;
             }
         };
@@ -104,10 +110,9 @@ impl Monitor {
                 _ = timer.tick() => {
                     if let Err(error) = self.poll(&control, observed, polls, warned).await {
                         // The statement can fail on a connection that a shutdown has just ended.
-                        if let PostgresError::Server { source, .. } = &error
-                            && source.code == SqlState::ADMIN_SHUTDOWN.code() {
-                                observed.send_modify(|observed| observed.shutting_down = true);
-                            }
+                        if server_code(&error) == Some(SqlState::ADMIN_SHUTDOWN.code()) {
+                            observed.send_modify(|observed| observed.shutting_down = true);
+                        }
                         return error;
                     }
                     polls = polls.wrapping_add(1);
@@ -136,8 +141,15 @@ impl Monitor {
             });
         }
         if polls % POLLS_PER_COMPARISON == POLLS_PER_COMPARISON - 1 {
-            let finding = publication::compare(control, &self.config, &self.selector).await;
-            let finding = finding.err().map(|error| error.to_string()).unwrap_or_default();
+            let finding = match publication::compare(control, &self.config, &self.selector).await {
+                Ok(()) => String::new(),
+                Err(
+                    error @ (PostgresError::PublicationMissing { .. }
+                    | PostgresError::PublicationLacksInserts { .. }
+                    | PostgresError::PublicationLacksTables { .. }),
+                ) => error.to_string(),
+                Err(error) => return Err(error),
+            };
             if !finding.is_empty() && *warned != finding {
                 tracing::warn!(error = finding, "the publication no longer fits the pipeline");
             }
@@ -147,6 +159,10 @@ impl Monitor {
     }
 }
 
-fn error_chain(error: &PostgresError) -> String {
-    crate::telemetry::error_chain(error)
+/// The SQLSTATE of what the server reported.
+fn server_code(error: &PostgresError) -> Option<&str> {
+    match error {
+        PostgresError::Server { source, .. } => Some(&source.code),
+        _ => None,
+    }
 }

@@ -11,13 +11,14 @@ use super::select::Selector;
 
 /// Makes the publication where it is missing.
 ///
-/// It comes before the slot: the server looks it up as of the log's place that it decodes, and does not find one that
+/// `again` says that this process was connected before. The publication comes before the slot: the server looks it up as of the log's place that it decodes, and does not find one that
 /// was made later.
 pub(super) async fn ensure(
     control: &Control,
     config: &config::Postgres,
     selector: &Selector,
     first_start: bool,
+    again: bool,
 ) -> Result<(), PostgresError> {
     let name = &config.publication;
     if control.publication(name).await?.is_none() {
@@ -49,7 +50,14 @@ pub(super) async fn ensure(
             );
         }
     }
-    compare(control, config, selector).await
+    match compare(control, config, selector).await {
+        // A table that came while the pipeline ran; the stream of the others goes on.
+        Err(error @ PostgresError::PublicationLacksTables { .. }) if again => {
+            tracing::warn!(error = %error, "the publication no longer fits the pipeline");
+            Ok(())
+        }
+        result => result,
+    }
 }
 
 /// Checks that the publication has every existing table that the pipeline lists.

@@ -39,7 +39,12 @@ pub(super) enum Plan {
         gap: Option<String>,
     },
     /// Make the slot, after dropping what is left of an unusable one.
-    MakeSlot { drop_first: bool, gap: Option<String> },
+    /// Nothing before `from` is wanted.
+    MakeSlot {
+        drop_first: bool,
+        from: Lsn,
+        gap: Option<String>,
+    },
 }
 
 /// Settings of the pipeline that the decision needs.
@@ -102,16 +107,22 @@ pub(super) fn plan(
                 slot: wanted.slot.to_owned(),
             });
         }
-        return Ok(Plan::MakeSlot { drop_first: false, gap });
+        return Ok(Plan::MakeSlot {
+            drop_first: false,
+            from: new_start(saved, server, wanted)?,
+            gap,
+        });
     };
     if let Some(reason) = invalidation(slot) {
         let error = PostgresError::SlotInvalidated {
             slot: wanted.slot.to_owned(),
             reason,
         };
+        let gap = unless_accepted(error)?;
         return Ok(Plan::MakeSlot {
             drop_first: true,
-            gap: unless_accepted(error)?,
+            from: new_start(saved, server, wanted)?,
+            gap,
         });
     }
     let confirmed = slot.confirmed.unwrap_or(Lsn::ZERO);
@@ -123,6 +134,8 @@ pub(super) fn plan(
         last_event_end: Lsn::ZERO,
     };
     let position = match saved {
+        // The word means the slot, whatever the file says of a first start.
+        None if wanted.word == OperatorWord::FromSlot => at(confirmed),
         None => match wanted.start {
             Start::Earliest => at(confirmed),
             Start::Latest => at(confirmed.max(server.log_end)),
@@ -145,6 +158,8 @@ pub(super) fn plan(
             gap = unless_accepted(error)?;
             at(confirmed)
         }
+        // On a new timeline our place means nothing: what was written below it there would be passed over.
+        Some(_) if gap.is_some() => at(confirmed),
         Some(saved) if saved.base > server.log_end => {
             gap = unless_accepted(PostgresError::BeyondLog {
                 saved: saved.base,
@@ -158,6 +173,23 @@ pub(super) fn plan(
         },
     };
     Ok(Plan::Resume { position, gap })
+}
+
+/// Where a slot that is yet to be made is to be read from: it has nothing that is older than itself.
+fn new_start(saved: Option<&PostgresPosition>, server: ServerFacts, wanted: Wanted<'_>) -> Result<Lsn, PostgresError> {
+    match wanted.start {
+        Start::Lsn(start) if saved.is_none() && wanted.word == OperatorWord::Nothing => {
+            if start < server.log_end {
+                return Err(PostgresError::StartTooEarly {
+                    slot: wanted.slot.to_owned(),
+                    start,
+                    confirmed: server.log_end,
+                });
+            }
+            Ok(start)
+        }
+        _ => Ok(Lsn::ZERO),
+    }
 }
 
 /// Checks that the slot is one that this source can read.
@@ -309,6 +341,7 @@ mod tests {
             plan(None, SERVER, None, wanted(OperatorWord::Nothing)).expect("a plan"),
             Plan::MakeSlot {
                 drop_first: false,
+                from: Lsn::ZERO,
                 gap: None
             }
         );

@@ -16,7 +16,7 @@ use crate::position::{Lsn, Position};
 use crate::source::{LogBatch, LogChannel};
 
 use super::assemble::Assembler;
-use super::client::{parse_report, show_notice};
+use super::client::{Started, parse_report, reading, show_notice};
 use super::error::PostgresError;
 use super::monitor::Observed;
 use super::oversized::{self, HEAD_BYTES};
@@ -30,6 +30,8 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// this it is taken for dead unless it shows itself alive elsewhere.
 const SILENCE: Duration = Duration::from_secs(10);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a batch may wait for room while the slot is about to be lost.
+const ENDANGERED_PATIENCE: Duration = Duration::from_secs(5);
 /// For the server to stop sending and close its side.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// A read of this size says that more is waiting.
@@ -85,11 +87,8 @@ pub(super) struct StreamOptions {
 }
 
 impl Stream {
-    pub(super) fn new(
-        (transport, buffer, pid): (Transport, BytesMut, i32),
-        assembler: Assembler,
-        message_limit: u64,
-    ) -> Self {
+    pub(super) fn new(started: Started, assembler: Assembler, message_limit: u64) -> Self {
+        let Started { transport, buffer, pid } = started;
         let mut status_timer = interval(STATUS_INTERVAL);
         status_timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
@@ -118,11 +117,10 @@ impl Stream {
     ) -> Result<End, PostgresError> {
         let end = loop {
             let more = self.parse(options)?;
-            let caught_up = !more && self.last_read < BACKLOG_READ;
             if self.reply_due {
                 self.send_status(false).await?;
             }
-            if let Some(batch) = self.assembler.take_batch(caught_up)
+            if let Some(batch) = self.assembler.take_batch()
                 && !self.hand_over(batch, log, &mut observed, options).await?
             {
                 break End::Stopped;
@@ -136,7 +134,7 @@ impl Stream {
             tokio::select! {
                 biased; // the server's patience before more data
                 () = log.stop.cancelled() => break End::Stopped,
-                Ok(()) = log.confirmed.changed() => self.confirm(&mut log.confirmed).await?,
+                Ok(()) = log.confirmed.changed() => self.confirm(log).await?,
                 Ok(()) = observed.changed() => leave_if_shutting_down(&observed)?,
                 _ = self.status_timer.tick() => self.tick(&observed).await?,
                 read = read(&mut self.transport, &mut self.buffer, self.last_read, self.discard) => {
@@ -147,7 +145,7 @@ impl Stream {
         };
         // Closing the channel tells the relay that nothing more comes.
         log.batches.close();
-        self.leave(&mut log.confirmed, &observed).await?;
+        self.leave(log, &observed).await?;
         Ok(end)
     }
 
@@ -167,11 +165,13 @@ impl Stream {
                 biased; // the stop, then room, which ends the wait; a status is written whole, never cancelled
                 () = log.stop.cancelled() => return Ok(false),
                 () = log.batches.hand_over(&mut batch) => return Ok(true),
-                Ok(()) = log.confirmed.changed() => self.confirm(&mut log.confirmed).await?,
+                Ok(()) = log.confirmed.changed() => self.confirm(log).await?,
                 Ok(()) = observed.changed() => {
                     leave_if_shutting_down(observed)?;
                     let status = observed.borrow().wal_status.clone();
-                    if let Some(status) = status.filter(|status| status == "unreserved" || status == "lost") {
+                    let endangered = status.filter(|status| status == "unreserved" || status == "lost");
+                    // A sink that is slow and moves is let go on: a new connection would make the server read much again.
+                    if let Some(status) = endangered.filter(|_| since.elapsed() >= ENDANGERED_PATIENCE) {
                         break PostgresError::SlotEndangered { slot: options.slot.clone(), status };
                     }
                 }
@@ -185,6 +185,7 @@ impl Stream {
         };
         // A reader that leaves its socket unread hangs the server's checkpointer when the slot must go.
         tracing::warn!(error = %error, "connection closed until there is room");
+        log.view.waiting(error.to_string());
         self.shut().await;
         tokio::select! {
             biased; // as above
@@ -194,8 +195,8 @@ impl Stream {
         Err(error)
     }
 
-    async fn confirm(&mut self, confirmed: &mut watch::Receiver<Option<Position>>) -> Result<(), PostgresError> {
-        let Some(Position::Postgres(position)) = confirmed.borrow_and_update().clone() else {
+    async fn confirm(&mut self, log: &mut LogChannel) -> Result<(), PostgresError> {
+        let Some(Position::Postgres(position)) = log.confirmed.borrow_and_update().clone() else {
             return Ok(());
         };
         // Only whole units, never back, and never beyond what this connection has sent.
@@ -203,6 +204,7 @@ impl Stream {
         if base > self.confirmed {
             self.confirmed = base;
             self.send_status(false).await?;
+            log.view.confirmed();
         }
         Ok(())
     }
@@ -241,17 +243,13 @@ impl Stream {
     }
 
     /// Keeps the connection until the last position was saved and confirmed.
-    async fn leave(
-        &mut self,
-        confirmed: &mut watch::Receiver<Option<Position>>,
-        observed: &watch::Receiver<Observed>,
-    ) -> Result<(), PostgresError> {
-        self.confirm(confirmed).await?;
+    async fn leave(&mut self, log: &mut LogChannel, observed: &watch::Receiver<Observed>) -> Result<(), PostgresError> {
+        self.confirm(log).await?;
         loop {
             tokio::select! {
                 biased; // the save that we wait for before the timer
-                changed = confirmed.changed() => match changed {
-                    Ok(()) => self.confirm(confirmed).await?,
+                changed = log.confirmed.changed() => match changed {
+                    Ok(()) => self.confirm(log).await?,
                     Err(_) => break,
                 },
                 _ = self.status_timer.tick() => {
@@ -305,10 +303,11 @@ impl Stream {
                 return Ok(false);
             };
             if tag == b'd' && total.saturating_sub(XLOG_DATA_OVERHEAD) > self.message_limit {
-                if !self.oversized(total)? {
-                    return Ok(false);
+                match self.oversized(total)? {
+                    Oversize::Discarded => continue,
+                    Oversize::HeadMissing => return Ok(false),
+                    Oversize::Kept => {}
                 }
-                continue;
             }
             if tag != b'd' && total > MAX_REPORT {
                 return Err(PostgresError::Frame {
@@ -368,26 +367,41 @@ impl Stream {
         }
     }
 
-    /// Begins to discard a frame. False: its head is not here yet.
-    fn oversized(&mut self, total: u64) -> Result<bool, PostgresError> {
+    /// Begins to discard a frame that is over the limit.
+    fn oversized(&mut self, total: u64) -> Result<Oversize, PostgresError> {
         if self.buffer.len() < HEAD_BYTES && (self.buffer.len() as u64) < total {
-            return Ok(false);
+            return Ok(Oversize::HeadMissing);
         }
         let head = self
             .buffer
             .get(5..self.buffer.len().min(HEAD_BYTES))
             .unwrap_or_default();
-        let (start, clock_us, head) = oversized::parse(head).ok_or(PostgresError::Frame {
-            tag: b'd',
-            length: total,
-            limit: self.message_limit,
-        })?;
+        let Some((start, clock_us, head)) = oversized::parse(head) else {
+            // Descriptions of tables and the like are no data; they have a limit of their own.
+            if total <= MAX_REPORT {
+                return Ok(Oversize::Kept);
+            }
+            return Err(PostgresError::Frame {
+                tag: b'd',
+                length: total,
+                limit: MAX_REPORT,
+            });
+        };
         let bytes = total - XLOG_DATA_OVERHEAD;
         self.assembler
             .oversized(start, clock_us, &head, bytes, self.message_limit)?;
         self.discard = total;
-        Ok(true)
+        Ok(Oversize::Discarded)
     }
+}
+
+/// What becomes of a frame that is over the limit for messages and rows.
+enum Oversize {
+    Discarded,
+    /// It is not known yet what it is.
+    HeadMissing,
+    /// It is neither.
+    Kept,
 }
 
 /// Cancel safe: what was read is in the buffer.
@@ -415,10 +429,7 @@ async fn read(
     match transport.read_buf(buffer).await {
         Ok(0) => Err(PostgresError::Closed),
         Ok(read) => Ok(read),
-        Err(source) => Err(PostgresError::Io {
-            action: "read from PostgreSQL",
-            source,
-        }),
+        Err(source) => Err(reading(source)),
     }
 }
 
