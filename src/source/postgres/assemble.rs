@@ -501,3 +501,6 @@ fn unexpected(found: &str, expected: &'static str) -> PostgresError {
         expected,
     }
 }
+
+#[cfg(test)]
+mod tests;

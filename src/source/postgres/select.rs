@@ -12,10 +12,18 @@ pub(super) struct Selector {
 
 impl Selector {
     pub(super) fn new(config: &config::Postgres) -> Self {
+        Self::of(
+            config.outbox.prefixes.clone(),
+            config.outbox.tables.clone(),
+            config.tables.clone(),
+        )
+    }
+
+    pub(super) fn of(prefixes: Vec<PrefixPattern>, outbox_tables: Vec<NamePattern>, tables: Vec<NamePattern>) -> Self {
         Self {
-            prefixes: config.outbox.prefixes.clone(),
-            outbox_tables: config.outbox.tables.clone(),
-            tables: config.tables.clone(),
+            prefixes,
+            outbox_tables,
+            tables,
         }
     }
 
