@@ -1,0 +1,158 @@
+//! What comes out for what went in.
+
+use serde_json::{Value, json};
+
+use crate::support::server::OwnServer;
+use crate::support::{Emit, TestBed, variable};
+
+/// The contract's first example, as it stands there.
+const EXAMPLE: &str = r#"apiVersion: deltaforge/v1
+kind: Pipeline
+metadata:
+  name: order-events
+  tenant: acme
+spec:
+  source:
+    type: postgres
+    config:
+      id: pg1
+      dsn: ${POSTGRES_DSN}
+      publication: orders_pub
+      slot: orders_slot
+      tables: [public.orders]
+      outbox:
+        prefixes: [outbox]
+  processors:
+    - type: outbox
+      topic: "${aggregate_type}.${event_type}"
+      default_topic: "events.unrouted"
+      raw_payload: true
+  sinks:
+    - type: kafka
+      config:
+        id: k1
+        brokers: ${KAFKA_BROKERS}
+        topic: "events.fallback"
+"#;
+
+#[test]
+fn the_example_runs_unchanged() {
+    the_example_runs(EXAMPLE);
+}
+
+#[test]
+fn the_example_runs_unchanged_in_our_own_version() {
+    the_example_runs(&EXAMPLE.replace("apiVersion: deltaforge/v1", "apiVersion: tailpost/v1"));
+}
+
+/// Its slot's name is fixed, so it has a server of its own; its topics' names too, so each run is told by its order.
+fn the_example_runs(pipeline: &str) {
+    let server = OwnServer::postgres("-c track_commit_timestamp=on");
+    let bed = TestBed::on(server.addresses(), &variable("TAILPOST_TEST_KAFKA"));
+    let order = bed.name.as_str();
+    let mut app = bed.app();
+    app.batch_execute("CREATE TABLE public.orders (id text PRIMARY KEY, total numeric(10,2), note text)")
+        .unwrap();
+    let mut relay = bed
+        .relay(pipeline)
+        .env("POSTGRES_DSN", &bed.postgres.url)
+        .env("KAFKA_BROKERS", &bed.kafka.brokers);
+    relay.start();
+    relay.wait_ready();
+
+    // White space, number text and a duplicate key: bytes that a parser would not give back.
+    let payload = r#"{"total" : 12.50, "items":[ ], "a":1, "a":2}"#;
+    let mut transaction = app.transaction().unwrap();
+    transaction
+        .execute("INSERT INTO orders VALUES ($1, 12.50, 'new')", &[&order])
+        .unwrap();
+    transaction.emit(
+        "outbox",
+        &format!(
+            r#"{{"id": "e-1", "aggregate_type": "Order", "aggregate_id": "{order}", "event_type": "OrderCreated", "payload": {payload}}}"#
+        ),
+    );
+    let xid: String = transaction
+        .query_one("SELECT pg_current_xact_id()::text", &[])
+        .unwrap()
+        .get(0);
+    transaction.commit().unwrap();
+    let mut rolled_back = app.transaction().unwrap();
+    rolled_back.emit(
+        "outbox",
+        &format!(
+            r#"{{"aggregate_type": "Order", "aggregate_id": "{order}", "event_type": "OrderCreated", "payload": "rolled back"}}"#
+        ),
+    );
+    rolled_back.rollback().unwrap();
+    app.emit("other", r#"{"payload": "of a foreign prefix"}"#);
+    // Without a type there is no topic but the default one.
+    app.emit(
+        "outbox",
+        &format!(r#"{{"aggregate_id": "{order}", "payload": {{"n": 1}}}}"#),
+    );
+    app.execute("UPDATE orders SET note = 'paid' WHERE id = $1", &[&order])
+        .unwrap();
+    app.execute("DELETE FROM orders WHERE id = $1", &[&order]).unwrap();
+    let committed_ms: i64 = bed
+        .admin()
+        .query_one(
+            "SELECT floor(extract(epoch FROM pg_xact_commit_timestamp($1::text::xid)) * 1000)::bigint",
+            &[&xid],
+        )
+        .unwrap()
+        .get(0);
+
+    relay.wait_published(5);
+    assert_eq!(
+        relay.metric("tailpost_events_skipped_total", &[("reason", "foreign_prefix")]),
+        1.0
+    );
+    relay.sigterm();
+    assert_eq!(relay.wait_exit(crate::support::DEADLINE), 0);
+
+    let of_order = |topic: &str| {
+        let mut reader = bed.kafka.reader(&[topic.to_owned()]);
+        reader.all();
+        let mine = |text: Option<&str>| text.is_some_and(|text| text.contains(order));
+        reader.records.retain(|record| mine(record.key_text()));
+        reader.records
+    };
+    let created = of_order("Order.OrderCreated");
+    assert_eq!(created.len(), 1, "{created:?}");
+    let created = &created[0];
+    assert_eq!(created.key_text(), Some(order));
+    assert_eq!(created.value_text(), Some(payload));
+    assert_eq!(created.timestamp_ms, committed_ms);
+    let header = |name: &str, text: &str| (name.to_owned(), Some(text.as_bytes().to_vec()));
+    assert_eq!(
+        created.headers,
+        [
+            header("df-event-id", "e-1"),
+            header("df-aggregate-type", "Order"),
+            header("df-aggregate-id", order),
+            header("df-event-type", "OrderCreated"),
+        ]
+    );
+
+    let unrouted = of_order("events.unrouted");
+    assert_eq!(unrouted.len(), 1, "{unrouted:?}");
+    assert_eq!(unrouted[0].value_text(), Some(r#"{"n": 1}"#));
+    assert_eq!(unrouted[0].header("df-event-type"), None);
+    assert!(unrouted[0].header("df-event-id").is_some(), "{unrouted:?}");
+
+    let rows: Vec<Value> = of_order("events.fallback")
+        .iter()
+        .map(|record| serde_json::from_slice(record.value.as_deref().unwrap()).unwrap())
+        .collect();
+    let operations: Vec<&str> = rows.iter().map(|row| row["op"].as_str().unwrap()).collect();
+    assert_eq!(operations, ["c", "u", "d"]);
+    assert_eq!(rows[0]["before"], Value::Null);
+    assert_eq!(rows[0]["after"], json!({"id": order, "total": "12.50", "note": "new"}));
+    assert_eq!(rows[0]["source"]["schema"], "public");
+    assert_eq!(rows[0]["source"]["table"], "orders");
+    assert_eq!(rows[0]["ts_ms"], committed_ms);
+    assert_eq!(rows[1]["after"]["note"], "paid");
+    assert_eq!(rows[2]["before"]["id"], order);
+    assert_eq!(rows[2]["after"], Value::Null);
+}

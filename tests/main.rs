@@ -1,0 +1,23 @@
+//! Behaviour over real servers: one binary, a module a behaviour.
+//!
+//! `make test` starts the servers and runs everything. By hand, with servers that stay up:
+//!
+//! ```sh
+//! make up && eval "$(tools/servers.sh env)" && cargo test --test main
+//! ```
+//!
+//! Tests run at the same time: each has a database, slot, publication and topics of its own ([`support::bed::TestBed`]),
+//! and those that ruin a server have that to themselves ([`support::server::OwnServer`]). Heavy ones wait for one another
+//! ([`support::heavy`]), so that on a small machine none waits for its deadline in vain.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and the line says which step it was"
+)]
+#![allow(unreachable_pub, reason = "one binary: nothing is reached from outside")]
+
+mod support;
+
+mod crash;
+mod delivery;
+mod shutdown;

@@ -1,0 +1,163 @@
+//! A test's own place on the shared servers: database, slot, publication and topics, gone at the end.
+
+use std::cell::Cell;
+
+use postgres::Client;
+use tailpost::position::Lsn;
+
+use super::kafka::{Kafka, Reader};
+use super::postgres::connect;
+use super::relay::Relay;
+use super::server::Postgres;
+use super::{DEADLINE, found, unique_name, variable};
+
+/// Messages with the prefix `outbox`, as they are, to the bed's topic.
+pub const OUTBOX: &str = "
+apiVersion: tailpost/v1
+kind: Pipeline
+metadata: {name: <name>}
+spec:
+  source:
+    type: postgres
+    config: {id: pg1, dsn: '<dsn>', slot: <slot>, publication: <publication>, outbox: {prefixes: [outbox]}}
+  processors:
+    - {type: outbox, topic: '<topic>', raw_payload: true}
+  sinks:
+    - {type: kafka, config: {id: k1, brokers: '<brokers>'}}
+";
+
+/// See the module's text. Its name begins all other names.
+pub struct TestBed {
+    pub name: String,
+    /// The server, in the bed's own database.
+    pub postgres: Postgres,
+    pub kafka: Kafka,
+    pub slot: String,
+    pub publication: String,
+    server: Postgres,
+    relays: Cell<u32>,
+}
+
+impl TestBed {
+    /// On the shared servers.
+    pub fn new() -> Self {
+        Self::on(Postgres::shared(), &variable("TAILPOST_TEST_KAFKA"))
+    }
+
+    /// On these servers.
+    pub fn on(server: Postgres, brokers: &str) -> Self {
+        let name = unique_name();
+        let mut admin = connect(&server.admin_url);
+        let role = role_of(&server.url);
+        for statement in [
+            format!("CREATE DATABASE {name} OWNER {}", role_of(&server.app_url)),
+            format!("GRANT CREATE ON DATABASE {name} TO {role}"),
+        ] {
+            admin
+                .batch_execute(&statement)
+                .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+        }
+        Self {
+            postgres: server.in_database(&name),
+            kafka: Kafka::new(brokers),
+            slot: format!("{name}_slot"),
+            publication: format!("{name}_pub"),
+            server,
+            relays: Cell::new(0),
+            name,
+        }
+    }
+
+    /// A topic's name in this bed.
+    pub fn topic(&self, name: &str) -> String {
+        format!("{}.{name}", self.name)
+    }
+
+    /// The bed's first topic, `<topic>` in a pipeline.
+    pub fn events(&self) -> String {
+        self.topic("events")
+    }
+
+    /// Puts the bed's own names into a text.
+    pub fn fill(&self, template: &str) -> String {
+        template
+            .replace("<name>", &self.name)
+            .replace("<dsn>", &self.postgres.url)
+            .replace("<slot>", &self.slot)
+            .replace("<publication>", &self.publication)
+            .replace("<brokers>", &self.kafka.brokers)
+            .replace("<topic>", &self.events())
+    }
+
+    /// The connector with a pipeline file of this text (`fill`ed), not started yet. Each call gives one with its own state.
+    pub fn relay(&self, pipeline: &str) -> Relay {
+        self.relays.set(self.relays.get() + 1);
+        Relay::new(&self.name, &self.fill(pipeline))
+    }
+
+    /// A connection of the application.
+    pub fn app(&self) -> Client {
+        connect(&self.postgres.app_url)
+    }
+
+    /// A connection of the administrator.
+    pub fn admin(&self) -> Client {
+        connect(&self.postgres.admin_url)
+    }
+
+    /// A reader of these topics of the bed, by their names in it.
+    pub fn reader(&self, topics: &[&str]) -> Reader {
+        let topics: Vec<String> = topics.iter().map(|name| self.topic(name)).collect();
+        self.kafka.reader(&topics)
+    }
+
+    /// What the slot has confirmed.
+    pub fn confirmed(&self) -> Option<Lsn> {
+        let statement = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1";
+        let row = self
+            .admin()
+            .query_opt(statement, &[&self.slot])
+            .expect("read the slot")?;
+        Some(row.get::<_, Option<&str>>(0)?.parse().expect("an LSN"))
+    }
+
+    /// The pid of the server's process that has the slot.
+    pub fn active_pid(&self) -> Option<i32> {
+        let statement = "SELECT active_pid FROM pg_replication_slots WHERE slot_name = $1";
+        let row = self
+            .admin()
+            .query_opt(statement, &[&self.slot])
+            .expect("read the slot")?;
+        row.get(0)
+    }
+
+    fn clean(&self) -> Result<(), postgres::Error> {
+        let mut admin = Client::connect(&self.server.admin_url, postgres::NoTls)?;
+        let slots = "SELECT slot_name::text FROM pg_replication_slots WHERE database = $1";
+        for row in admin.query(slots, &[&self.name])? {
+            let slot: &str = row.get(0);
+            // The walsender first; it takes a moment to let go.
+            found(DEADLINE, &format!("slot {slot} dropped"), || {
+                let end = "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1";
+                admin.query(end, &[&slot]).ok()?;
+                admin.query("SELECT pg_drop_replication_slot($1)", &[&slot]).ok()
+            });
+        }
+        admin.batch_execute(&format!("DROP DATABASE {} WITH (FORCE)", self.name))
+    }
+}
+
+impl Drop for TestBed {
+    fn drop(&mut self) {
+        // A server of the test's own may be gone by now, and is wiped anyway.
+        if let Err(error) = self.clean() {
+            eprintln!("{} stays behind in PostgreSQL: {error}", self.name);
+        }
+        self.kafka.delete_topics(&format!("{}.", self.name));
+    }
+}
+
+fn role_of(url: &str) -> String {
+    let config: postgres::Config = url.parse().expect("a PostgreSQL URL");
+    config.get_user().expect("a URL with a user").to_owned()
+}

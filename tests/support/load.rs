@@ -1,0 +1,298 @@
+//! Load by several connections, and the account of it: what was committed against what came out.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, JoinHandle};
+
+use postgres::{Client, NoTls};
+use rand::Rng;
+
+use super::kafka::Record;
+use super::{DEADLINE, Emit, TestBed, found, message};
+
+/// How much is written. A key belongs to one connection, so that its order of commits is known.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    pub connections: u64,
+    pub keys: u64,
+    pub messages: u64,
+    /// The most messages in one transaction; each has between one and this many.
+    pub batch: u64,
+}
+
+/// A running load. Every tenth transaction or so rolls back.
+pub struct Load {
+    gate: Arc<Gate>,
+    writers: Vec<JoinHandle<Written>>,
+}
+
+/// How far the writers may go.
+struct Gate {
+    allowed: Mutex<u64>,
+    raised: Condvar,
+    taken: AtomicU64,
+    committed: AtomicU64,
+    messages: u64,
+}
+
+/// What one connection wrote: `0..committed`, but for those whose COMMIT got no answer.
+struct Written {
+    committed: u64,
+    unknown: BTreeSet<u64>,
+}
+
+impl Load {
+    /// Starts writing, up to the plan's end.
+    pub fn start(bed: &TestBed, plan: Plan) -> Self {
+        let load = Self::start_held(bed, plan);
+        load.allow(plan.messages);
+        load
+    }
+
+    /// Starts writers that wait for [`Load::allow`].
+    pub fn start_held(bed: &TestBed, plan: Plan) -> Self {
+        let gate = Arc::new(Gate {
+            allowed: Mutex::new(0),
+            raised: Condvar::new(),
+            taken: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
+            messages: plan.messages,
+        });
+        let writers = (0..plan.connections).map(|connection| {
+            let (gate, url) = (Arc::clone(&gate), bed.postgres.app_url.clone());
+            thread::spawn(move || write(connection, plan, &url, &gate))
+        });
+        Self {
+            writers: writers.collect(),
+            gate,
+        }
+    }
+
+    /// Lets this many more messages be written.
+    pub fn allow(&self, more: u64) {
+        *self.gate.allowed.lock().unwrap() += more;
+        self.gate.raised.notify_all();
+    }
+
+    pub fn committed(&self) -> u64 {
+        self.gate.committed.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the writers' end.
+    pub fn finish(self) -> Committed {
+        let writers = self.writers.into_iter();
+        Committed(writers.map(|writer| writer.join().expect("a writer")).collect())
+    }
+}
+
+impl Gate {
+    /// Takes up to `wanted` messages; 0 when all are written.
+    fn take(&self, wanted: u64) -> u64 {
+        let mut allowed = self.allowed.lock().unwrap();
+        loop {
+            let taken = self.taken.load(Ordering::Relaxed);
+            let now = wanted.min(allowed.min(self.messages) - taken);
+            if now > 0 || taken == self.messages {
+                self.taken.store(taken + now, Ordering::Relaxed);
+                return now;
+            }
+            allowed = self.raised.wait(allowed).unwrap();
+        }
+    }
+}
+
+fn write(connection: u64, plan: Plan, url: &str, gate: &Gate) -> Written {
+    let mut random = rand::rng();
+    let mut written = Written {
+        committed: 0,
+        unknown: BTreeSet::new(),
+    };
+    let mut client = super::postgres::connect(url);
+    let own_keys = (plan.keys / plan.connections).max(1);
+    let content = |random: &mut rand::rngs::ThreadRng, number: Option<u64>| {
+        let key = format!("{connection}-{}", random.random_range(0..own_keys));
+        let number = number.map_or("null".to_owned(), |number| number.to_string());
+        message(
+            "Load",
+            &key,
+            "Written",
+            &format!(r#"{{"c": {connection}, "n": {number}}}"#),
+        )
+    };
+    loop {
+        let count = gate.take(random.random_range(1..=plan.batch));
+        if count == 0 {
+            return written;
+        }
+        if random.random_ratio(1, 10) {
+            let rolled_back = [content(&mut random, None)];
+            if let Ok(mut transaction) = client.transaction() {
+                let _ = transaction.emit_all("outbox", &rolled_back);
+                let _ = transaction.rollback();
+            }
+        }
+        let numbers = written.committed..written.committed + count;
+        let contents: Vec<String> = numbers
+            .clone()
+            .map(|number| content(&mut random, Some(number)))
+            .collect();
+        match commit(&mut client, &contents) {
+            Ok(()) => {
+                gate.committed.fetch_add(count, Ordering::Relaxed);
+            }
+            Err(_) => {
+                // Without an answer nobody knows what became of it.
+                written.unknown.extend(numbers);
+                client = found(DEADLINE, "the server back", || Client::connect(url, NoTls).ok());
+            }
+        }
+        written.committed += count;
+    }
+}
+
+fn commit(client: &mut Client, contents: &[String]) -> Result<(), postgres::Error> {
+    let mut transaction = client.transaction()?;
+    transaction.emit_all("outbox", contents)?;
+    transaction.commit()
+}
+
+/// What a load committed.
+pub struct Committed(Vec<Written>);
+
+/// What became of a load's messages. The numbers are (connection, number).
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Committed and in no topic.
+    pub lost: Vec<(u64, u64)>,
+    /// In a topic more than once, with how often.
+    pub doubled: BTreeMap<(u64, u64), u64>,
+    /// First deliveries that came after a later one of their key.
+    pub out_of_order: Vec<(u64, u64)>,
+    /// Delivered and never committed.
+    pub unexpected: Vec<String>,
+}
+
+impl Committed {
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|written| written.committed).sum()
+    }
+
+    /// Compares with what is in the topics, which must be in order per partition.
+    pub fn account(&self, records: &[Record]) -> Account {
+        let mut account = Account::default();
+        let mut seen: HashSet<(u64, u64)> = HashSet::new();
+        let mut latest: HashMap<&[u8], u64> = HashMap::new();
+        for record in records {
+            let Some(id) = identity(record).filter(|id| self.wrote(*id)) else {
+                account.unexpected.push(format!("{record:?}"));
+                continue;
+            };
+            if !seen.insert(id) {
+                *account.doubled.entry(id).or_insert(1) += 1;
+                continue;
+            }
+            let latest = latest.entry(record.key.as_deref().unwrap_or_default()).or_default();
+            if id.1 < *latest {
+                account.out_of_order.push(id);
+            }
+            *latest = id.1.max(*latest);
+        }
+        for (connection, written) in (0..).zip(&self.0) {
+            let certain = (0..written.committed).filter(|number| !written.unknown.contains(number));
+            account.lost.extend(
+                certain
+                    .map(|number| (connection, number))
+                    .filter(|id| !seen.contains(id)),
+            );
+        }
+        account
+    }
+
+    fn wrote(&self, (connection, number): (u64, u64)) -> bool {
+        let written = usize::try_from(connection).ok().and_then(|at| self.0.get(at));
+        written.is_some_and(|written| number < written.committed)
+    }
+}
+
+impl Account {
+    /// Nothing lost, out of order or made up. What was doubled is the test's to judge.
+    pub fn assert_sound(&self) {
+        assert!(
+            self.lost.is_empty() && self.out_of_order.is_empty() && self.unexpected.is_empty(),
+            "{self}"
+        );
+    }
+
+    /// Sound, and each exactly once.
+    pub fn assert_exact(&self) {
+        self.assert_sound();
+        assert!(self.doubled.is_empty(), "{self}");
+    }
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = |ids: &[(u64, u64)]| format!("{} {:?}", ids.len(), ids.iter().take(10).collect::<Vec<_>>());
+        writeln!(f, "lost {}", first(&self.lost))?;
+        writeln!(f, "out of order {}", first(&self.out_of_order))?;
+        writeln!(f, "doubled {}", self.doubled.len())?;
+        write!(
+            f,
+            "unexpected {} {:?}",
+            self.unexpected.len(),
+            self.unexpected.iter().take(3).collect::<Vec<_>>()
+        )
+    }
+}
+
+/// Which of a load's messages a record is.
+pub fn identity(record: &Record) -> Option<(u64, u64)> {
+    let value: serde_json::Value = serde_json::from_slice(record.value.as_deref()?).ok()?;
+    Some((value.get("c")?.as_u64()?, value.get("n")?.as_u64()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One connection's messages 0 to 3, of two keys, as they should arrive.
+    fn arrived() -> (Committed, Vec<Record>) {
+        let record = |number: u64| Record {
+            topic: "t".to_owned(),
+            partition: 0,
+            offset: 0,
+            key: Some(format!("0-{}", number % 2).into_bytes()),
+            value: Some(format!(r#"{{"c": 0, "n": {number}}}"#).into_bytes()),
+            headers: Vec::new(),
+            timestamp_ms: 0,
+        };
+        let written = Written {
+            committed: 4,
+            unknown: BTreeSet::new(),
+        };
+        (Committed(vec![written]), (0..4).map(record).collect())
+    }
+
+    #[test]
+    fn an_account_names_what_is_lost_doubled_out_of_order_and_made_up() {
+        let (committed, records) = arrived();
+        assert_eq!(committed.account(&records), Account::default());
+        let account = committed.account(&[&records[..1], &records[2..]].concat());
+        assert_eq!(account.lost, [(0, 1)]);
+        let account = committed.account(&[&records[..], &records[..1]].concat());
+        assert_eq!(account.doubled, BTreeMap::from([((0, 0), 2)]));
+        assert!(account.lost.is_empty() && account.out_of_order.is_empty());
+        let account = committed.account(&[2, 1, 0, 3].map(|at| records[at].clone()));
+        assert_eq!(
+            account.out_of_order,
+            [(0, 0)],
+            "of one key; 1 and 2 have different ones"
+        );
+        let mut rolled_back = records[0].clone();
+        rolled_back.value = Some(br#"{"c": 0, "n": null}"#.to_vec());
+        let account = committed.account(&[&records[..], &[rolled_back]].concat());
+        assert_eq!(account.unexpected.len(), 1);
+    }
+}

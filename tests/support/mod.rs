@@ -1,0 +1,45 @@
+//! What the tests share: servers, a bed of one's own on them, the binary as a child, and readers of what came out.
+
+#![allow(dead_code, reason = "the harness is there before all the behaviours that use it")]
+
+pub mod bed;
+pub mod kafka;
+pub mod load;
+pub mod postgres;
+pub mod relay;
+pub mod server;
+pub mod wait;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub use bed::{OUTBOX, TestBed};
+pub use postgres::{Emit, message};
+pub use wait::{DEADLINE, eventually, found};
+
+/// Held by a test that keeps both cores busy for long: one such at a time.
+pub fn heavy() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A short name that no other test has, of this run or another: letters and digits, a letter first.
+pub fn unique_name() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a clock after 1970");
+    let run = (now.as_millis() as u64 ^ u64::from(std::process::id()) << 20) & 0xFFF_FFFF;
+    format!("t{run:07x}{:02}", COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A variable that `tools/servers.sh env` prints.
+///
+/// # Panics
+/// Without it: a test that lacks its server fails, it never skips.
+pub fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| {
+        panic!("{name} is not set: run `make test`, or `make up` and `eval \"$(tools/servers.sh env)\"` first")
+    })
+}

@@ -1,0 +1,332 @@
+//! The real binary as a child process, what it logs, and what it says over HTTP.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{DEADLINE, eventually, found};
+
+/// The connector with one pipeline file and one state folder, over any number of lives. Killed at the end.
+pub struct Relay {
+    pipeline: String,
+    folder: TempDir,
+    arguments: Vec<OsString>,
+    environment: Vec<(String, String)>,
+    http: SocketAddr,
+    child: Option<(Child, JoinHandle<()>)>,
+    log: Arc<Mutex<Vec<String>>>,
+    /// Lines before this are of former lives.
+    life: usize,
+    expected_errors: Vec<String>,
+}
+
+/// An answer over HTTP.
+#[derive(Debug)]
+pub struct Answer {
+    pub code: u16,
+    pub body: String,
+}
+
+impl Relay {
+    pub(super) fn new(pipeline: &str, text: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::write(folder.path().join("pipeline.yaml"), text).expect("write the pipeline file");
+        Self {
+            pipeline: pipeline.to_owned(),
+            folder,
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            http: free_address(),
+            child: None,
+            log: Arc::default(),
+            life: 0,
+            expected_errors: Vec::new(),
+        }
+    }
+
+    /// A variable of the child's environment.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Replaces the pipeline file, for the next life.
+    pub fn rewrite(&mut self, text: &str) {
+        fs::write(self.folder.path().join("pipeline.yaml"), text).expect("write the pipeline file");
+    }
+
+    pub fn state_dir(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
+    /// The saved position, as it is in the checkpoint file.
+    pub fn checkpoint(&self) -> Option<Value> {
+        let text = fs::read(self.state_dir().join(format!("{}.json", self.pipeline))).ok()?;
+        Some(serde_json::from_slice(&text).expect("a checkpoint is JSON"))
+    }
+
+    /// ERROR lines fail a test at its end; those with this text are what it is about.
+    pub fn expect_error(&mut self, text: &str) {
+        self.expected_errors.push(text.to_owned());
+    }
+
+    pub fn start(&mut self) {
+        self.start_with(&[]);
+    }
+
+    /// Starts a life with more arguments, such as `--once`.
+    pub fn start_with(&mut self, arguments: &[&str]) {
+        assert!(self.child.is_none(), "it runs already");
+        self.life = self.log.lock().unwrap().len();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tailpost"))
+            .arg("run")
+            .arg(self.folder.path().join("pipeline.yaml"))
+            .arg("--state-dir")
+            .arg(self.state_dir())
+            .args(["--http", &self.http.to_string()])
+            .args(&self.arguments)
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .env_remove("TAILPOST_LOG")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("start tailpost");
+        let lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let log = Arc::clone(&self.log);
+        let reader = thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                log.lock().unwrap().push(line);
+            }
+        });
+        self.child = Some((child, reader));
+    }
+
+    pub fn pid(&self) -> i32 {
+        let (child, _) = self.child.as_ref().expect("it runs");
+        child.id().try_into().expect("a pid")
+    }
+
+    /// The log of this life.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap()[self.life..].join("\n")
+    }
+
+    /// Waits until a line of this life has the text; gives the line.
+    pub fn wait_log(&mut self, text: &str) -> String {
+        let what = format!("a log line with `{text}`");
+        let (log, life) = (Arc::clone(&self.log), self.life);
+        let search = move || {
+            log.lock().unwrap()[life..]
+                .iter()
+                .find(|line| line.contains(text))
+                .cloned()
+        };
+        found(DEADLINE, &what, || {
+            let line = search();
+            // Looked for once more: the line may be its last.
+            line.or_else(|| (!self.runs()).then(|| search().unwrap_or_else(|| panic!("it ended without {what}"))))
+        })
+    }
+
+    /// Waits until `/readyz` says 200.
+    pub fn wait_ready(&mut self) {
+        eventually(DEADLINE, "/readyz 200", || {
+            assert!(self.runs(), "it ended before it was ready");
+            self.get("/readyz").is_some_and(|answer| answer.code == 200)
+        });
+    }
+
+    /// Waits until `/readyz` says 503 with this text among its reasons.
+    pub fn wait_not_ready(&mut self, reason: &str) {
+        eventually(DEADLINE, &format!("/readyz 503 with `{reason}`"), || {
+            self.get("/readyz")
+                .is_some_and(|answer| answer.code == 503 && answer.body.contains(reason))
+        });
+    }
+
+    /// Asks an endpoint; None when nobody answers.
+    pub fn get(&self, path: &str) -> Option<Answer> {
+        let mut stream = TcpStream::connect_timeout(&self.http, Duration::from_secs(5)).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        let code = head.split_whitespace().nth(1)?.parse().ok()?;
+        let body = body.to_owned();
+        Some(Answer { code, body })
+    }
+
+    pub fn status(&self) -> Value {
+        let answer = self.get("/status").expect("/status answers");
+        serde_json::from_str(&answer.body).expect("/status is JSON")
+    }
+
+    /// All metrics at one moment.
+    pub fn metrics(&self) -> Option<Metrics> {
+        self.get("/metrics").map(|answer| Metrics(answer.body))
+    }
+
+    /// The sum of a metric's samples that have these labels; 0 when there are none, or while nobody answers.
+    pub fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        self.metrics().map_or(0.0, |metrics| metrics.sum(name, labels))
+    }
+
+    pub fn published(&self) -> u64 {
+        self.metric("tailpost_events_published_total", &[]) as u64
+    }
+
+    /// Waits until nothing is in flight and this many were published in this life, and checks that every event is
+    /// accounted for.
+    pub fn wait_published(&mut self, count: u64) {
+        eventually(DEADLINE, &format!("{count} published"), || {
+            assert!(self.runs(), "it ended before {count} were published");
+            self.published() >= count
+        });
+        self.metrics().expect("/metrics answers").assert_accounted();
+    }
+
+    /// The most memory that this life had resident, in bytes.
+    pub fn peak_rss(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib: u64 = line
+            .and_then(|line| line.trim().strip_suffix(" kB"))
+            .and_then(|kib| kib.parse().ok())
+            .expect("VmHWM in kB");
+        kib * 1024
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.pid()).expect("a pid"), signal).expect("signal tailpost");
+    }
+
+    pub fn sigterm(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    pub fn sigstop(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub fn sigcont(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Kills it and waits until it is gone, its sockets with it.
+    pub fn sigkill(&mut self) {
+        let (mut child, reader) = self.child.take().expect("it runs");
+        child.kill().expect("kill tailpost");
+        child.wait().expect("wait for tailpost");
+        reader.join().expect("the log's reader");
+    }
+
+    /// Waits until it has ended by itself; gives the exit code.
+    pub fn wait_exit(&mut self, deadline: Duration) -> i32 {
+        eventually(deadline, "tailpost ended", || !self.runs());
+        let (mut child, reader) = self.child.take().expect("it was started");
+        let status = child.wait().expect("wait for tailpost");
+        reader.join().expect("the log's reader");
+        status.code().unwrap_or_else(|| panic!("it ended by {status}"))
+    }
+
+    pub fn runs(&mut self) -> bool {
+        match &mut self.child {
+            Some((child, reader)) => {
+                // The log is read to its end before the process counts as ended.
+                child.try_wait().expect("look at tailpost").is_none() || !reader.is_finished()
+            }
+            None => false,
+        }
+    }
+
+    fn unexpected_errors(&self) -> Vec<String> {
+        let log = self.log.lock().unwrap();
+        let errors = log.iter().filter(|line| {
+            line.split_whitespace().nth(1) == Some("ERROR")
+                || line.contains("\"level\":\"ERROR\"")
+                || line.contains("panicked at")
+        });
+        errors
+            .filter(|line| !self.expected_errors.iter().any(|text| line.contains(text)))
+            .cloned()
+            .collect()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        if let Some((child, _)) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if thread::panicking() {
+            eprintln!("--- log of {}\n{}", self.pipeline, self.log.lock().unwrap().join("\n"));
+            return;
+        }
+        let errors = self.unexpected_errors();
+        assert!(
+            errors.is_empty(),
+            "errors that the test does not expect:\n{}",
+            errors.join("\n")
+        );
+    }
+}
+
+/// The text of `/metrics`.
+pub struct Metrics(String);
+
+impl Metrics {
+    pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let samples = self.0.lines().filter_map(|line| {
+            let (series, value) = line.rsplit_once(' ')?;
+            let (found, text) = series.split_once('{').unwrap_or((series, ""));
+            let matches = labels
+                .iter()
+                .all(|(name, value)| text.contains(&format!("{name}=\"{value}\"")));
+            (found == name && matches).then(|| value.parse::<f64>().expect("a number"))
+        });
+        samples.sum()
+    }
+
+    /// received = published + skipped + dead-lettered + in flight.
+    pub fn assert_accounted(&self) {
+        let received = self.sum("tailpost_events_received_total", &[]);
+        let parts = [
+            "tailpost_events_published_total",
+            "tailpost_events_skipped_total",
+            "tailpost_events_dead_lettered_total",
+            "tailpost_in_flight_events",
+        ];
+        let settled: f64 = parts.iter().map(|name| self.sum(name, &[])).sum();
+        assert_eq!(received, settled, "received, and the sum of the rest, in\n{}", self.0);
+    }
+}
+
+/// An address that nobody listens on. Below the range of outgoing connections, and each only once in this process.
+fn free_address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let offset = (std::process::id() as u16)
+            .wrapping_mul(61)
+            .wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let address = SocketAddr::from(([127, 0, 0, 1], 10_000 + offset % 9_000));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Servers: the shared ones, given by the environment, and a test's own.
+
+use std::collections::HashMap;
+use std::fs;
+use std::process::{Command, Output};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{unique_name, variable};
+
+/// A PostgreSQL server's addresses, each of one database: as the connector, the application and the administrator.
+#[derive(Debug, Clone)]
+pub struct Postgres {
+    pub url: String,
+    pub app_url: String,
+    pub admin_url: String,
+}
+
+impl Postgres {
+    /// The server that all tests share.
+    pub fn shared() -> Self {
+        Self::from(&variable)
+    }
+
+    fn from(variable: &dyn Fn(&str) -> String) -> Self {
+        Self {
+            url: variable("TAILPOST_TEST_PG_URL"),
+            app_url: variable("TAILPOST_TEST_PG_APP_URL"),
+            admin_url: variable("TAILPOST_TEST_PG_ADMIN_URL"),
+        }
+    }
+
+    /// The same server's addresses in another database.
+    pub fn in_database(&self, database: &str) -> Self {
+        let to = |url: &str| {
+            let (start, rest) = url.rsplit_once('/').expect("a URL with a database");
+            let options = rest
+                .split_once('?')
+                .map_or(String::new(), |(_, rest)| format!("?{rest}"));
+            format!("{start}/{database}{options}")
+        };
+        Self {
+            url: to(&self.url),
+            app_url: to(&self.app_url),
+            admin_url: to(&self.admin_url),
+        }
+    }
+}
+
+/// A server of a test's own, to be restarted, killed, frozen or ruined. Stopped and wiped at the end.
+pub struct OwnServer {
+    name: String,
+    /// How `tools/servers.sh` is called: the options of this one server.
+    settings: Vec<(String, String)>,
+    addresses: HashMap<String, String>,
+}
+
+impl OwnServer {
+    /// PostgreSQL of the kind that TAILPOST_TEST_PG_KIND names (`pg`, the host's newest), with options such as
+    /// `-c wal_sender_timeout=5s`.
+    pub fn postgres(options: &str) -> Self {
+        let kind = std::env::var("TAILPOST_TEST_PG_KIND").unwrap_or_else(|_| "pg".to_owned());
+        Self::start(&kind, &[("OPTS", options)])
+    }
+
+    /// Kafka with broker settings, such as `message.max.bytes=2000000`.
+    pub fn kafka(options: &str) -> Self {
+        Self::start("kafka", &[("OPTS", options)])
+    }
+
+    /// A server of any kind with any of its settings: OPTS, INITDB_OPTS, PORT.
+    pub fn start(kind: &str, settings: &[(&str, &str)]) -> Self {
+        let instance = unique_name();
+        // What `pg` stands for is known to the tool only, and each version has variables of its own.
+        let kinds = match kind {
+            "pg" => (14..=20).map(|version| format!("pg{version}")).collect(),
+            kind => vec![kind.to_owned()],
+        };
+        let settings = kinds.iter().flat_map(|kind| {
+            settings.iter().map({
+                let instance = &instance;
+                move |(name, value)| (format!("{kind}_{instance}_{name}").to_uppercase(), (*value).to_owned())
+            })
+        });
+        let mut server = Self {
+            settings: settings.collect(),
+            name: format!("{kind}@{instance}"),
+            addresses: HashMap::new(),
+        };
+        server.up();
+        let lines = server.tool(&["env", &server.name]);
+        let lines = String::from_utf8_lossy(&lines.stdout).into_owned();
+        server.addresses = lines
+            .lines()
+            .filter_map(|line| line.strip_prefix("export ")?.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        server
+    }
+
+    /// A line of its environment.
+    pub fn variable(&self, name: &str) -> String {
+        let value = self.addresses.get(name);
+        value.unwrap_or_else(|| panic!("{} has no {name}", self.name)).clone()
+    }
+
+    pub fn addresses(&self) -> Postgres {
+        Postgres::from(&|name| self.variable(name))
+    }
+
+    /// The address of a broker's plain listener.
+    pub fn brokers(&self) -> String {
+        self.variable("TAILPOST_TEST_KAFKA")
+    }
+
+    /// Starts it again, on the same ports and data.
+    pub fn up(&self) {
+        self.tool(&["up", &self.name]);
+    }
+
+    /// Stops it in order.
+    pub fn down(&self) {
+        self.tool(&["down", &self.name]);
+    }
+
+    /// Ends it by SIGKILL, as a crash does.
+    pub fn kill(&self) {
+        self.tool(&["kill", &self.name]);
+    }
+
+    /// Stops all its processes where they stand; their connections stay open.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Its processes: the first is the one that started the others.
+    pub fn pids(&self) -> Vec<i32> {
+        let status = self.tool(&["status"]);
+        let status = String::from_utf8_lossy(&status.stdout).into_owned();
+        let instance = self.name.split_once('@').expect("an instance").1;
+        let line = status
+            .lines()
+            .find(|line| {
+                line.split_whitespace()
+                    .next()
+                    .is_some_and(|name| name.ends_with(instance))
+            })
+            .unwrap_or_else(|| panic!("{} is not in\n{status}", self.name));
+        let pid = line
+            .split_whitespace()
+            .skip_while(|word| *word != "pid")
+            .nth(1)
+            .and_then(|pid| pid.parse().ok())
+            .unwrap_or_else(|| panic!("{} is not up: {line}", self.name));
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
+        std::iter::once(pid).chain(children).collect()
+    }
+
+    fn signal(&self, signal: Signal) {
+        for pid in self.pids() {
+            // A child may have ended since we looked.
+            let _ = kill_process(Pid::from_raw(pid).expect("a pid"), signal);
+        }
+    }
+
+    fn tool(&self, arguments: &[&str]) -> Output {
+        let tool = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/servers.sh");
+        let output = Command::new(tool)
+            .args(arguments)
+            .envs(self.settings.iter().map(|(name, value)| (name, value)))
+            .output()
+            .expect("tools/servers.sh can be run");
+        assert!(
+            output.status.success(),
+            "tools/servers.sh {arguments:?} failed:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        output
+    }
+}
+
+impl Drop for OwnServer {
+    fn drop(&mut self) {
+        let tool = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/servers.sh");
+        // A failure here must not hide the test's own.
+        match Command::new(tool).args(["wipe", &self.name]).output() {
+            Ok(output) if output.status.success() => {}
+            other => eprintln!("{} could not be wiped: {other:?}", self.name),
+        }
+    }
+}
