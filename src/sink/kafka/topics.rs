@@ -68,8 +68,16 @@ pub(super) fn prepare(
             },
         }
     }
-    let limit = runtime.block_on(limit(&admin, name))?;
+    let broker = some_broker(producer);
+    let limit = runtime.block_on(limit(&admin, name, broker))?;
     Ok(Topic { limit, fresh: true })
+}
+
+/// Any broker knows a topic's settings. Without a name librdkafka asks the controller, and waits as long as it may where
+/// none is named, as with its own broker for tests.
+fn some_broker(producer: &ThreadedProducer<Context>) -> Option<i32> {
+    let metadata = producer.client().fetch_metadata(None, REQUEST).ok()?;
+    metadata.brokers().first().map(rdkafka::metadata::MetadataBroker::id)
 }
 
 /// None: it is there. Asking makes it, where the broker's own rule says so.
@@ -138,7 +146,11 @@ async fn create(
     }
 }
 
-async fn limit(admin: &AdminClient<DefaultClientContext>, name: &str) -> Result<u64, DeliveryError> {
+async fn limit(
+    admin: &AdminClient<DefaultClientContext>,
+    name: &str,
+    broker: Option<i32>,
+) -> Result<u64, DeliveryError> {
     use RDKafkaErrorCode as Code;
     let options = AdminOptions::new().request_timeout(Some(REQUEST));
     let described = admin
