@@ -97,3 +97,17 @@ fn the_ready_files_load_without_a_note() {
         assert_eq!(loaded.notes, []);
     }
 }
+
+#[test]
+fn the_ready_file_with_secrets_loads_where_they_are() {
+    let secrets = tempfile::tempdir().unwrap();
+    for name in ["pg-password", "kafka-password", "ca.crt"] {
+        fs::write(secrets.path().join(name), "it is a secret\n").unwrap();
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines/kafka-tls-postgres.yaml");
+    let text = fs::read_to_string(&path).unwrap();
+    assert_eq!(load(&path, &environment()).unwrap_err().violations.len(), 2);
+    let text = text.replace("/run/secrets", secrets.path().to_str().unwrap());
+    let loaded = load_text(&path, &text, &environment()).unwrap();
+    assert_eq!(loaded.notes, []);
+}
