@@ -8,7 +8,7 @@ use std::time::Duration;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::FromClientConfig;
-use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{Producer, ThreadedProducer};
 
 use crate::config;
@@ -129,10 +129,11 @@ async fn create(
     );
     let options = AdminOptions::new().operation_timeout(Some(REQUEST));
     let failed = |reason: String| unavailable(format!("create topic `{name}`: {reason}"));
-    let results = admin
-        .create_topics([&topic], &options)
-        .await
-        .map_err(|error| failed(error.to_string()))?;
+    let results = match admin.create_topics([&topic], &options).await {
+        Ok(results) => results,
+        Err(KafkaError::AdminOp(code)) => return Err(failed(code.to_string())),
+        Err(error) => return Err(failed(error.to_string())),
+    };
     match results.into_iter().next() {
         Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) | Some(Ok(_)) | None => Ok(()),
         Some(Err((
@@ -152,11 +153,11 @@ async fn limit(
     broker: Option<i32>,
 ) -> Result<u64, DeliveryError> {
     use RDKafkaErrorCode as Code;
-    let options = AdminOptions::new().request_timeout(Some(REQUEST));
+    let options = AdminOptions::new().request_timeout(Some(REQUEST)).broker_id(broker);
     let described = admin
         .describe_configs([&ResourceSpecifier::Topic(name)], &options)
         .await;
-    let code = match described.map(|results| results.into_iter().next()) {
+    let reason = match described.map(|results| results.into_iter().next()) {
         Ok(Some(Ok(resource))) => {
             let limit = resource
                 .get("max.message.bytes")
@@ -164,13 +165,14 @@ async fn limit(
             if let Some(limit) = limit {
                 return Ok(limit);
             }
-            Code::Unknown
+            // The client keeps a refusal of the topic to itself and gives no settings.
+            Code::TopicAuthorizationFailed
         }
-        Ok(Some(Err(code))) => code,
+        Ok(Some(Err(code))) | Err(KafkaError::AdminOp(code)) => code,
         Ok(None) => Code::Unknown,
         Err(error) => error.rdkafka_error_code().unwrap_or(Code::Unknown),
     };
-    match code {
+    match reason {
         Code::TopicAuthorizationFailed
         | Code::ClusterAuthorizationFailed
         | Code::UnsupportedVersion
@@ -178,12 +180,14 @@ async fn limit(
             tracing::warn!(
                 topic = name,
                 limit = DEFAULT_LIMIT,
-                reason = %code,
-                "the topic's max.message.bytes may not be read (DESCRIBE_CONFIGS); the default is assumed"
+                reason = %reason,
+                "the topic's max.message.bytes may not be read (ACL DESCRIBE_CONFIGS); the default is assumed"
             );
             Ok(DEFAULT_LIMIT)
         }
-        code => Err(unavailable(format!("read max.message.bytes of topic `{name}`: {code}"))),
+        reason => Err(unavailable(format!(
+            "read max.message.bytes of topic `{name}`: {reason}"
+        ))),
     }
 }
 
