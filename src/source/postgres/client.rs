@@ -240,7 +240,7 @@ impl ReplicationClient {
         let mut plain = false;
         let mut plus = false;
         let mut mechanisms = body.mechanisms();
-        while let Some(mechanism) = fallible_iterator::FallibleIterator::next(&mut mechanisms).map_err(reading)? {
+        while let Some(mechanism) = fallible_iterator::FallibleIterator::next(&mut mechanisms).map_err(malformed)? {
             plain |= mechanism == sasl::SCRAM_SHA_256;
             plus |= mechanism == sasl::SCRAM_SHA_256_PLUS;
         }
@@ -395,7 +395,7 @@ impl ReplicationClient {
         let header = self.header().await?;
         self.fill(frame_len(&header)?).await?;
         Message::parse(&mut self.buffer)
-            .map_err(reading)?
+            .map_err(malformed)?
             .ok_or(PostgresError::Closed)
     }
 
@@ -413,7 +413,7 @@ impl ReplicationClient {
     async fn header(&mut self) -> Result<backend::Header, PostgresError> {
         self.fill(5).await?;
         let header = backend::Header::parse(&self.buffer)
-            .map_err(reading)?
+            .map_err(malformed)?
             .ok_or(PostgresError::Closed)?;
         let length = frame_len(&header)? as u64;
         if length > MAX_SETUP_FRAME {
@@ -492,7 +492,7 @@ pub(super) fn server_error(body: &backend::ErrorResponseBody) -> Result<ServerEr
 
 /// Parses an error or notice that was framed elsewhere. `frame` holds the whole message with tag and length.
 pub(super) fn parse_report(frame: Bytes) -> Result<ServerError, PostgresError> {
-    match Message::parse(&mut BytesMut::from(frame)).map_err(reading)? {
+    match Message::parse(&mut BytesMut::from(frame)).map_err(malformed)? {
         Some(Message::ErrorResponse(body)) => server_fields(body.fields()),
         Some(Message::NoticeResponse(body)) => server_fields(body.fields()),
         _ => Err(PostgresError::Unexpected {
@@ -510,7 +510,7 @@ fn server_fields(mut fields: backend::ErrorFields<'_>) -> Result<ServerError, Po
         detail: None,
         hint: None,
     };
-    while let Some(field) = fallible_iterator::FallibleIterator::next(&mut fields).map_err(reading)? {
+    while let Some(field) = fallible_iterator::FallibleIterator::next(&mut fields).map_err(malformed)? {
         let text = String::from_utf8_lossy(field.value_bytes()).into_owned();
         match field.type_() {
             // V is never translated, S is.
@@ -538,22 +538,27 @@ pub(super) fn show_notice(notice: &ServerError) {
 fn text_row(body: &DataRowBody) -> Result<TextRow, PostgresError> {
     let mut ranges = body.ranges();
     let mut row = TextRow::new();
-    while let Some(range) = fallible_iterator::FallibleIterator::next(&mut ranges).map_err(reading)? {
+    while let Some(range) = fallible_iterator::FallibleIterator::next(&mut ranges).map_err(malformed)? {
         let cell = range.and_then(|range| body.buffer().get(range));
         row.push(cell.map(|bytes| String::from_utf8_lossy(bytes).into_owned()));
     }
     Ok(row)
 }
 
-/// Bytes that break the protocol are no broken connection: trying again would meet them again.
+/// TLS reports a peer that breaks it as invalid data; all else is a connection that broke.
 pub(super) fn reading(source: io::Error) -> PostgresError {
     match source.kind() {
-        io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => PostgresError::Malformed { source },
+        io::ErrorKind::InvalidData => malformed(source),
         _ => PostgresError::Io {
             action: "read from PostgreSQL",
             source,
         },
     }
+}
+
+/// Bytes that break the protocol are no broken connection: trying again would meet them again.
+fn malformed(source: io::Error) -> PostgresError {
+    PostgresError::Malformed { source }
 }
 
 fn writing(source: io::Error) -> PostgresError {

@@ -120,10 +120,12 @@ impl Stream {
             if self.reply_due {
                 self.send_status(false).await?;
             }
-            if let Some(batch) = self.assembler.take_batch()
-                && !self.hand_over(batch, log, &mut observed, options).await?
-            {
-                break End::Stopped;
+            if let Some(batch) = self.assembler.take_batch() {
+                match self.hand_over(batch, log, &mut observed, options).await? {
+                    HandOver::Done => {}
+                    HandOver::Stopped => break End::Stopped,
+                    HandOver::GivenUp { batch, error } => return self.give_way(batch, error, log).await,
+                }
             }
             if more {
                 continue;
@@ -149,22 +151,21 @@ impl Stream {
         Ok(end)
     }
 
-    /// Waits for room, for no longer than the server may be kept waiting. False: stopped, and the batch was not handed
-    /// over: it will be read again.
+    /// Waits for room, for no longer than the server may be kept waiting.
     async fn hand_over(
         &mut self,
         batch: LogBatch,
         log: &mut LogChannel,
         observed: &mut watch::Receiver<Observed>,
         options: &StreamOptions,
-    ) -> Result<bool, PostgresError> {
+    ) -> Result<HandOver, PostgresError> {
         let since = Instant::now();
         let mut batch = Some(batch);
         let error = loop {
             tokio::select! {
                 biased; // the stop, then room, which ends the wait; a status is written whole, never cancelled
-                () = log.stop.cancelled() => return Ok(false),
-                () = log.batches.hand_over(&mut batch) => return Ok(true),
+                () = log.stop.cancelled() => return Ok(HandOver::Stopped),
+                () = log.batches.hand_over(&mut batch) => return Ok(HandOver::Done),
                 Ok(()) = log.confirmed.changed() => self.confirm(log).await?,
                 Ok(()) = observed.changed() => {
                     leave_if_shutting_down(observed)?;
@@ -183,12 +184,22 @@ impl Stream {
                 }
             }
         };
-        // A reader that leaves its socket unread hangs the server's checkpointer when the slot must go.
+        Ok(HandOver::GivenUp { batch, error })
+    }
+
+    /// Closes the connection, then waits for room: a reader that leaves its socket unread hangs the server's checkpointer
+    /// when the slot must go.
+    async fn give_way(
+        self,
+        mut batch: Option<LogBatch>,
+        error: PostgresError,
+        log: &mut LogChannel,
+    ) -> Result<End, PostgresError> {
         tracing::warn!(error = %error, "connection closed until there is room");
         log.view.waiting(error.to_string());
-        self.shut().await;
+        self.close().await;
         tokio::select! {
-            biased; // as above
+            biased; // a stop ends the wait: the batch will be read again
             () = log.stop.cancelled() => {}
             () = log.batches.hand_over(&mut batch) => {}
         }
@@ -243,7 +254,7 @@ impl Stream {
     }
 
     /// Keeps the connection until the last position was saved and confirmed.
-    async fn leave(&mut self, log: &mut LogChannel, observed: &watch::Receiver<Observed>) -> Result<(), PostgresError> {
+    async fn leave(mut self, log: &mut LogChannel, observed: &watch::Receiver<Observed>) -> Result<(), PostgresError> {
         self.confirm(log).await?;
         loop {
             tokio::select! {
@@ -258,12 +269,12 @@ impl Stream {
                 }
             }
         }
-        self.shut().await;
+        self.close().await;
         Ok(())
     }
 
     /// Ends the connection. The server frees the slot when it sees it; that it may be gone already is no matter.
-    async fn shut(&mut self) {
+    async fn close(mut self) {
         self.out.clear();
         frontend::copy_done(&mut self.out);
         frontend::terminate(&mut self.out);
@@ -395,6 +406,18 @@ impl Stream {
     }
 }
 
+/// How a batch fared.
+enum HandOver {
+    Done,
+    /// It was not handed over and will be read again.
+    Stopped,
+    /// There was no room for too long.
+    GivenUp {
+        batch: Option<LogBatch>,
+        error: PostgresError,
+    },
+}
+
 /// What becomes of a frame that is over the limit for messages and rows.
 enum Oversize {
     Discarded,
@@ -478,3 +501,6 @@ fn too_young(options: &StreamOptions, detail: String) -> PostgresError {
         detail,
     }
 }
+
+#[cfg(test)]
+mod tests;
