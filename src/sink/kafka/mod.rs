@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rdkafka::config::FromClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer, PurgeConfig, ThreadedProducer};
@@ -26,8 +27,8 @@ use crate::telemetry::status::PipelineStatus;
 
 use super::{DeliveryError, DeliveryErrorKind, SendError, Sink, SinkError};
 
-use client::{Context, DEFAULT_BATCH_SIZE, producer_config};
-use topics::{SharedProducer, Topic, batch_len, prepare};
+use client::{Context, DEFAULT_BATCH_SIZE, client_config, producer_config};
+use topics::{Admin, SharedProducer, Topic, batch_len, prepare};
 
 pub use error::KafkaSinkError;
 pub use preflight::preflight;
@@ -42,6 +43,7 @@ const PROBE: Duration = Duration::from_secs(3);
 pub struct KafkaSink {
     config: Arc<config::Kafka>,
     producer: SharedProducer,
+    admin: Arc<Admin>,
     topics: HashMap<Arc<str>, Topic>,
     /// The topic that the record given back waits for.
     preparing: Option<Preparing>,
@@ -80,12 +82,14 @@ impl KafkaSink {
         let unreachable = Arc::new(AtomicBool::new(false));
         let producer = make_producer(&config, max_events, DEFAULT_BATCH_SIZE, &acks, &status, &unreachable)?;
         let probe = tokio::spawn(probe(Arc::downgrade(&producer), Arc::clone(&unreachable)));
+        let admin = Admin::from_config(&client_config(&config)).map_err(|error| error::client_error(&error))?;
         // Troubles of a former life are over, or will be found anew.
         status.sink_trouble(None);
         let compressed = client::is_compressed(&config);
         Ok(Self {
             config,
             producer,
+            admin: Arc::new(admin),
             topics: HashMap::new(),
             preparing: None,
             queue_full: false,
@@ -103,9 +107,10 @@ impl KafkaSink {
 
     fn start_preparing(&mut self, name: Arc<str>, wait: Duration) {
         let (producer, config, topic) = (Arc::clone(&self.producer), Arc::clone(&self.config), Arc::clone(&name));
+        let admin = Arc::clone(&self.admin);
         let task = tokio::task::spawn_blocking(move || {
             std::thread::sleep(wait);
-            prepare(&producer, &config, &topic)
+            prepare(&producer, &admin, &config, &topic)
         });
         self.preparing = Some(Preparing { name, task });
     }
@@ -272,10 +277,10 @@ impl Sink for KafkaSink {
         // Other threads may hold the producer for a while, and it would go on sending.
         self.producer.purge(PurgeConfig::default().queue().inflight());
         self.probe.abort();
-        // Dropping the producer blocks for up to half a second.
-        let producer = Arc::clone(&self.producer);
+        // Dropping the clients waits for their threads, up to half a second.
+        let clients = (Arc::clone(&self.producer), Arc::clone(&self.admin));
         drop(self);
-        let dropped = tokio::task::spawn_blocking(move || drop(producer)).await;
+        let dropped = tokio::task::spawn_blocking(move || drop(clients)).await;
         if dropped.is_err() {
             tracing::error!("the Kafka producer failed while it was closed");
         }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
-use rdkafka::config::FromClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{Producer, ThreadedProducer};
 
@@ -15,8 +14,7 @@ use crate::config;
 use crate::record::Record;
 use crate::sink::{DeliveryError, DeliveryErrorKind};
 
-use super::client::{Context, client_config};
-use super::error::client_error;
+use super::client::Context;
 
 const REQUEST: Duration = Duration::from_secs(10);
 /// A broker that makes topics itself takes a moment for it.
@@ -40,11 +38,10 @@ pub(super) struct Topic {
 /// `Unavailable` while it can still come about, `Refused` where a person must act.
 pub(super) fn prepare(
     producer: &ThreadedProducer<Context>,
+    admin: &Admin,
     kafka: &config::Kafka,
     name: &str,
 ) -> Result<Topic, DeliveryError> {
-    let admin = AdminClient::<DefaultClientContext>::from_config(&client_config(kafka))
-        .map_err(|error| unavailable(client_error(&error).to_string()))?;
     let runtime = tokio::runtime::Handle::current();
     let mut created = false;
     let mut tries = 0;
@@ -53,7 +50,7 @@ pub(super) fn prepare(
             None => break,
             Some(code) => match &kafka.create_topics {
                 Some(wanted) if !created => {
-                    runtime.block_on(create(&admin, name, *wanted))?;
+                    runtime.block_on(create(admin, name, *wanted))?;
                     created = true;
                 }
                 _ => {
@@ -69,7 +66,7 @@ pub(super) fn prepare(
         }
     }
     let broker = some_broker(producer);
-    let limit = runtime.block_on(limit(&admin, name, broker))?;
+    let limit = runtime.block_on(limit(admin, name, broker))?;
     Ok(Topic { limit, fresh: true })
 }
 
@@ -117,11 +114,7 @@ fn existence(
     }
 }
 
-async fn create(
-    admin: &AdminClient<DefaultClientContext>,
-    name: &str,
-    wanted: config::CreateTopics,
-) -> Result<(), DeliveryError> {
+async fn create(admin: &Admin, name: &str, wanted: config::CreateTopics) -> Result<(), DeliveryError> {
     let topic = NewTopic::new(
         name,
         wanted.partitions,
@@ -147,11 +140,7 @@ async fn create(
     }
 }
 
-async fn limit(
-    admin: &AdminClient<DefaultClientContext>,
-    name: &str,
-    broker: Option<i32>,
-) -> Result<u64, DeliveryError> {
+async fn limit(admin: &Admin, name: &str, broker: Option<i32>) -> Result<u64, DeliveryError> {
     use RDKafkaErrorCode as Code;
     let options = AdminOptions::new().request_timeout(Some(REQUEST)).broker_id(broker);
     let described = admin
@@ -223,8 +212,11 @@ fn varint_len(value: usize) -> usize {
     bits.div_ceil(7).max(1) as usize
 }
 
-/// A shared producer, as the preparing thread needs it.
+/// Shared with the threads that prepare topics.
 pub(super) type SharedProducer = Arc<ThreadedProducer<Context>>;
+
+/// Asks for topics' settings and makes topics, over connections of its own.
+pub(super) type Admin = AdminClient<DefaultClientContext>;
 
 #[cfg(test)]
 mod tests {
