@@ -15,7 +15,7 @@ use super::document::{Node, Value};
 use super::error::Problem;
 use super::pattern::PatternError;
 use super::pipeline::{Delivery, ErrorPolicies, ErrorPolicy, Pipeline, Processor, Sink, Source};
-use super::reader::{Field, Mapping, Read, Reader, Version, optional};
+use super::reader::{Field, Mapping, Read, Reader, Reported, Version, optional};
 
 /// A pipeline, and the number of the node that names it.
 pub(super) struct Named {
@@ -192,18 +192,15 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Spec> {
 
 fn read_source(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Source> {
     let mut mapping = reader.mapping(field)?;
-    let kind = reader.require(&mut mapping, "type", "`postgres`").and_then(|field| {
-        let kinds = Kinds {
-            here: &["postgres"],
-            later: &["mysql", "mariadb"],
-            elsewhere: &["turso"],
-        };
-        read_type(reader, &field, "source type", &kinds)
-    });
+    let kinds = Kinds {
+        here: &["postgres"],
+        later: &["mysql", "mariadb"],
+        elsewhere: &["turso"],
+    };
+    let kind = require_kind(reader, &mut mapping, "source type", &kinds);
     let config = reader.require(&mut mapping, "config", "a mapping with id, dsn, slot and publication");
     reader.finish(mapping);
-    kind?;
-    postgres::read(reader, &config?).map(|postgres| Source::Postgres(Box::new(postgres)))
+    kind.read(|| postgres::read(reader, &config?).map(|postgres| Source::Postgres(Box::new(postgres))))
 }
 
 fn read_sinks(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Sink> {
@@ -221,23 +218,15 @@ fn read_sinks(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Sink> {
 
 fn read_sink(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Sink> {
     let mut mapping = reader.mapping(field)?;
-    let kind = reader.require(&mut mapping, "type", "`kafka`").and_then(|field| {
-        let elsewhere = &["redis", "nats", "http", "s3", "clickhouse", "elasticsearch"];
-        read_type(
-            reader,
-            &field,
-            "sink type",
-            &Kinds {
-                here: &["kafka"],
-                later: &[],
-                elsewhere,
-            },
-        )
-    });
+    let kinds = Kinds {
+        here: &["kafka"],
+        later: &[],
+        elsewhere: &["redis", "nats", "http", "s3", "clickhouse", "elasticsearch"],
+    };
+    let kind = require_kind(reader, &mut mapping, "sink type", &kinds);
     let config = reader.require(&mut mapping, "config", "a mapping with id and brokers");
     reader.finish(mapping);
-    kind?;
-    kafka::read(reader, &config?).map(Sink::Kafka)
+    kind.read(|| kafka::read(reader, &config?).map(Sink::Kafka))
 }
 
 /// The words of a `type` key: what there is, what is to come, and what other programs have.
@@ -247,26 +236,55 @@ struct Kinds<'w> {
     elsewhere: &'w [&'w str],
 }
 
-fn read_type(reader: &mut Reader<'_>, field: &Field<'_>, what: &str, kinds: &Kinds<'_>) -> Read<()> {
-    let text = reader.text(field)?;
+/// What a `type` key turned out to be.
+enum Kind {
+    Known,
+    /// Missing or misspelt: the rest is read all the same, so that its violations are not found only one try later.
+    Unclear(Reported),
+    /// Something that is not here: the rest follows other rules.
+    Foreign(Reported),
+}
+
+impl Kind {
+    fn read<T>(self, rest: impl FnOnce() -> Read<T>) -> Read<T> {
+        match self {
+            Self::Known => rest(),
+            Self::Unclear(reported) => rest().and(Err(reported)),
+            Self::Foreign(reported) => Err(reported),
+        }
+    }
+}
+
+fn require_kind(reader: &mut Reader<'_>, mapping: &mut Mapping<'_>, what: &str, kinds: &Kinds<'_>) -> Kind {
+    let expected = format!("`{}`", kinds.here.join("` or `"));
+    match reader.require(mapping, "type", &expected) {
+        Ok(field) => classify(reader, &field, what, kinds),
+        Err(reported) => Kind::Unclear(reported),
+    }
+}
+
+fn classify(reader: &mut Reader<'_>, field: &Field<'_>, what: &str, kinds: &Kinds<'_>) -> Kind {
+    let text = match reader.text(field) {
+        Ok(text) => text,
+        Err(reported) => return Kind::Unclear(reported),
+    };
     let is_in = |words: &[&str]| words.contains(&text.value.as_str());
-    let named = || format!("{what} {}", text.found());
+    let what = format!("{what} {}", text.found());
     if is_in(kinds.here) {
-        Ok(())
+        Kind::Known
     } else if is_in(kinds.later) {
-        Err(reader.report(
-            field,
-            Problem::NotYet {
-                what: named(),
-                remedy: None,
-            },
-        ))
+        Kind::Foreign(reader.report(field, Problem::NotYet { what, remedy: None }))
     } else if is_in(kinds.elsewhere) {
         let remedy = Some(format!("expected `{}`", kinds.here.join("` or `")));
-        Err(reader.report(field, Problem::NotSupported { what: named(), remedy }))
+        Kind::Foreign(reader.report(field, Problem::NotSupported { what, remedy }))
     } else {
-        Err(reader.unknown_word(field, &text, kinds.here.iter().copied()))
+        Kind::Unclear(reader.unknown_word(field, &text, kinds.here.iter().copied()))
     }
+}
+
+/// A `type` key with nothing behind it that depends on it.
+fn read_type(reader: &mut Reader<'_>, field: &Field<'_>, what: &str, kinds: &Kinds<'_>) -> Read<()> {
+    classify(reader, field, what, kinds).read(|| Ok(()))
 }
 
 const DEFAULT_ERRORS: ErrorPolicies = ErrorPolicies {

@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use super::template::{TOPIC, is_topic, read_template, read_topic_template};
-use super::{Kinds, read_patterns, read_type};
+use super::{Kinds, read_patterns, require_kind};
 use crate::config::error::Problem;
 use crate::config::pattern::OutboxPattern;
 use crate::config::pipeline::{Columns, Outbox, Processor};
-use crate::config::reader::{Field, Read, Reader, optional};
+use crate::config::reader::{Field, Mapping, Read, Reader, optional};
 
 /// The headers that every outbox event gets.
 const OUR_HEADERS: [&str; 4] = ["df-event-id", "df-aggregate-type", "df-aggregate-id", "df-event-type"];
@@ -37,19 +37,15 @@ pub(super) fn read_processors(reader: &mut Reader<'_>, field: &Field<'_>) -> Rea
 
 fn read_processor(reader: &mut Reader<'_>, field: &Field<'_>, ids: &mut HashSet<String>) -> Read<Outbox> {
     let mut mapping = reader.mapping(field)?;
-    reader.require(&mut mapping, "type", "`outbox`").and_then(|field| {
-        let elsewhere = &["javascript", "flatten", "filter"];
-        read_type(
-            reader,
-            &field,
-            "processor type",
-            &Kinds {
-                here: &["outbox"],
-                later: &[],
-                elsewhere,
-            },
-        )
-    })?;
+    let kinds = Kinds {
+        here: &["outbox"],
+        later: &[],
+        elsewhere: &["javascript", "flatten", "filter"],
+    };
+    require_kind(reader, &mut mapping, "processor type", &kinds).read(|| read_outbox(reader, mapping, ids))
+}
+
+fn read_outbox(reader: &mut Reader<'_>, mut mapping: Mapping<'_>, ids: &mut HashSet<String>) -> Read<Outbox> {
     let id = optional(mapping.take("id"), |field| read_id(reader, field, ids));
     let tables = optional(mapping.take("tables"), |field| {
         read_patterns(reader, field, OutboxPattern::parse)

@@ -272,3 +272,22 @@ fn a_huge_file_of_nothing_but_violations_is_refused_soon() {
     // Generous: it tells seconds from hours, not one machine from another.
     assert!(started.elapsed() < std::time::Duration::from_secs(120));
 }
+
+#[test]
+fn a_misspelt_type_hides_nothing_that_stands_behind_it() {
+    for (from, to) in [
+        ("type: postgres", "type: postgress"),
+        ("type: outbox", "type: outbx"),
+        ("type: kafka", "type: kafak"),
+    ] {
+        let text = source_with("slott: x").replace("raw_payload: true", "raw_payload: yess");
+        let text = text.replace("brokers:", "brokerz:").replace(from, to);
+        let found = violations(&text);
+        for expected in ["slott", "raw_payload", "brokerz", "type"] {
+            assert!(
+                found.iter().any(|line| line.contains(expected)),
+                "{expected} is not in {found:?}"
+            );
+        }
+    }
+}

@@ -118,8 +118,17 @@ impl Context {
             return;
         }
         match (&trouble, &*last) {
-            (Some(trouble), _) => tracing::warn!(sink = self.status.sink, error = trouble, "waiting for Kafka"),
-            (None, Some(_)) => tracing::info!(sink = self.status.sink, "Kafka answers again"),
+            (Some(trouble), _) => tracing::warn!(
+                pipeline = self.status.name,
+                sink = self.status.sink,
+                error = trouble,
+                "waiting for Kafka"
+            ),
+            (None, Some(_)) => tracing::info!(
+                pipeline = self.status.name,
+                sink = self.status.sink,
+                "Kafka answers again"
+            ),
             (None, None) => {}
         }
         self.status.sink_trouble(trouble.clone());
