@@ -189,6 +189,14 @@ impl<S: Sink> Relay<S> {
                         self.parked = None;
                         self.reject_unsent(error);
                     }
+                    // What it failed at may not be reported yet, and the record that it was decides how to go on.
+                    Err(error) if error.can_heal() && self.ledger.event_count() > 0 => {
+                        self.sink_busy = false;
+                        self.ledger.acks().broken(DeliveryError {
+                            kind: DeliveryErrorKind::Unavailable,
+                            text: error_chain(&error),
+                        });
+                    }
                     Err(error) => break End::SinkFailed { error, single: 0 },
                 },
                 () = stop.cancelled(), if deadline.is_none() => {}
