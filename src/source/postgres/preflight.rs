@@ -187,8 +187,8 @@ async fn slot(control: &Control, config: &config::Postgres, findings: &mut Vec<F
         findings.push(Finding::warning(
             "publication",
             format!(
-                "`{}` was made or altered after slot `{name}`: if the slot must still read rows written before that, \
-                     the server ends the stream; make publications before slots",
+                "`{}` may be younger than what slot `{name}` must still read: the server ends the stream at a row that was \
+                     written before the publication was made; make publications before slots",
                 config.publication
             ),
         ));

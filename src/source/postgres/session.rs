@@ -175,7 +175,7 @@ async fn warn_of_young_publication(
         tracing::warn!(
             publication = config.publication,
             slot = config.slot,
-            "the publication was made or altered after the slot: changes written before that cannot be read"
+            "the publication may be younger than what the slot must still read: changes written before it was made cannot be read"
         );
     }
     Ok(())
