@@ -65,7 +65,7 @@ pub async fn run<S: CheckpointStore>(
                     let text = error_chain(&error);
                     if tries == 1 {
                         tracing::error!(
-                            error = text,
+                            error = %text,
                             "the checkpoint cannot be saved; nothing is confirmed until it can"
                         );
                     }

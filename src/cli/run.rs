@@ -96,7 +96,7 @@ async fn run_all(arguments: RunArguments, loaded: Vec<Loaded>) -> ExitCode {
                 endpoints = Some(tokio::spawn(http::serve(listener, statuses.clone(), stop_http.clone())));
             }
             Err(error) => {
-                tracing::error!(error = error_chain(&error), "start the HTTP endpoints");
+                tracing::error!(error = %error_chain(&error), "start the HTTP endpoints");
                 return ExitCode::from(super::FAILURE);
             }
         }

@@ -213,7 +213,7 @@ impl<S: Sink> Relay<S> {
         batches.close();
         // At once: a sink that goes on behind a failure could let later records overtake.
         if let Err(error) = self.sink.close(Instant::now()).await {
-            tracing::debug!(error = error_chain(&error), "sink closed");
+            tracing::debug!(error = %error_chain(&error), "sink closed");
         }
         match (self.halted.take(), end) {
             (Some(halt), End::Drained) => End::Halted(halt),

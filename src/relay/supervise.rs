@@ -87,7 +87,7 @@ pub async fn run(
         }
         Err(error) => {
             let reason = error_chain(error);
-            tracing::error!(error = reason, "pipeline ended");
+            tracing::error!(error = %reason, "pipeline ended");
             status.enter(State::Failed { reason });
         }
     }
@@ -276,9 +276,9 @@ fn say_again(status: &PipelineStatus, what: &'static str, reason: &str, wait: Du
             reason: reason.to_owned(),
         };
     if news {
-        tracing::warn!(error = reason, wait_ms = wait.as_millis(), "{what} is started again");
+        tracing::warn!(error = %reason, wait_ms = wait.as_millis(), "{what} is started again");
     } else {
-        tracing::debug!(error = reason, wait_ms = wait.as_millis(), "{what} is started again");
+        tracing::debug!(error = %reason, wait_ms = wait.as_millis(), "{what} is started again");
     }
     status.enter(State::Waiting {
         reason: reason.to_owned(),
@@ -322,7 +322,7 @@ impl Connector {
             let error = match result {
                 Err(error) if error.recovery() != Recovery::Halt && !ending => error,
                 Err(error) if error.recovery() != Recovery::Halt => {
-                    tracing::debug!(error = error_chain(&error), "the source failed while it was stopped");
+                    tracing::debug!(error = %error_chain(&error), "the source failed while it was stopped");
                     return (Ok(()), self.word);
                 }
                 end => return (end, self.word),
@@ -340,7 +340,7 @@ impl Connector {
             if error.recovery() == Recovery::StandBy {
                 let state = State::StandBy { reason: reason.clone() };
                 if self.status.snapshot().state != state {
-                    tracing::warn!(reason, "standing by");
+                    tracing::warn!(reason = %reason, "standing by");
                 }
                 self.status.enter(state);
             } else {

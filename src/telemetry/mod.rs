@@ -20,7 +20,8 @@ pub fn error_chain(error: &dyn Error) -> String {
         }
         cause = error.source();
     }
-    text
+    // A server's own text can have several.
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -35,13 +36,13 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_is_said_once() {
+    fn each_cause_is_said_once_on_one_line() {
         let inner = Link {
-            text: "connection refused",
+            text: "connection\n  refused",
             source: None,
         };
         let middle = Link {
-            text: "transport: connection refused",
+            text: "transport: connection\n  refused",
             source: Some(Box::new(inner)),
         };
         let outer = Link {

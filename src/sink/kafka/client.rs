@@ -121,7 +121,7 @@ impl Context {
             (Some(trouble), _) => tracing::warn!(
                 pipeline = self.status.name,
                 sink = self.status.sink,
-                error = trouble,
+                error = %trouble,
                 "waiting for Kafka"
             ),
             (None, Some(_)) => tracing::info!(

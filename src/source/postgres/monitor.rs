@@ -76,7 +76,7 @@ impl Monitor {
                         error
                     }
                 };
-                tracing::debug!(error = error_chain(&ended), "control connection ended");
+                tracing::debug!(error = %error_chain(&ended), "control connection ended");
                 sleep(RECONNECT).await;
             }
         };
@@ -151,7 +151,7 @@ impl Monitor {
                 Err(error) => return Err(error),
             };
             if !finding.is_empty() && *warned != finding {
-                tracing::warn!(error = finding, "the publication no longer fits the pipeline");
+                tracing::warn!(error = %finding, "the publication no longer fits the pipeline");
             }
             *warned = finding;
         }

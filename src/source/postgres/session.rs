@@ -62,7 +62,7 @@ pub(super) async fn open(
             match opened {
                 Ok(session) => return Ok(session),
                 Err(error) if several && error.recovery() == Recovery::Retry => {
-                    tracing::debug!(error = error_chain(&error), "trying the next server of the DSN");
+                    tracing::debug!(error = %error_chain(&error), "trying the next server of the DSN");
                     last = error;
                 }
                 Err(error) => return Err(error),
