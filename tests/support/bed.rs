@@ -92,7 +92,16 @@ impl TestBed {
     /// The connector with a pipeline file of this text (`fill`ed), not started yet. Each call gives one with its own state.
     pub fn relay(&self, pipeline: &str) -> Relay {
         self.relays.set(self.relays.get() + 1);
-        Relay::new(&self.name, &self.fill(pipeline))
+        let mut relay = Relay::new(&self.name, &self.fill(pipeline));
+        relay.keep_secret(&self.password());
+        relay
+    }
+
+    /// The password in the connector's DSN.
+    pub fn password(&self) -> String {
+        let config: postgres::Config = self.postgres.url.parse().expect("a PostgreSQL URL");
+        let password = config.get_password().expect("a URL with a password");
+        String::from_utf8(password.to_vec()).expect("a text password")
     }
 
     /// A connection of the application.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -99,6 +99,20 @@ impl Kafka {
         let results = wait(admin.create_topics([&topic], &options)).expect("create a topic");
         for result in results {
             result.unwrap_or_else(|(name, error)| panic!("create topic {name}: {error}"));
+        }
+    }
+
+    /// Sets configurations of a topic that is there; those not named go back to their defaults.
+    pub fn alter_topic(&self, name: &str, configs: &[(&str, &str)]) {
+        let altered = AlterConfig::new(ResourceSpecifier::Topic(name));
+        let altered = configs
+            .iter()
+            .fold(altered, |altered, (name, value)| altered.set(name, value));
+        let options = AdminOptions::new().operation_timeout(Some(ANSWER));
+        let admin = self.admin();
+        let results = wait(admin.alter_configs([&altered], &options)).expect("alter a topic");
+        for result in results {
+            result.unwrap_or_else(|(_, error)| panic!("alter topic {name}: {error}"));
         }
     }
 

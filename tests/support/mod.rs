@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "the harness is there before all the behaviours that use it")]
 
 pub mod bed;
+pub mod cli;
 pub mod kafka;
 pub mod load;
 pub mod postgres;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tailpost::position::{Position, PostgresPosition};
 use tempfile::TempDir;
 
 use super::{DEADLINE, eventually, found};
@@ -29,6 +30,7 @@ pub struct Relay {
     /// Lines before this are of former lives.
     life: usize,
     expected_errors: Vec<String>,
+    secrets: Vec<String>,
 }
 
 /// An answer over HTTP.
@@ -52,7 +54,21 @@ impl Relay {
             log: Arc::default(),
             life: 0,
             expected_errors: Vec::new(),
+            secrets: Vec::new(),
         }
+    }
+
+    /// A text that no line of the log may have, in any life.
+    pub fn keep_secret(&mut self, text: &str) {
+        self.secrets.push(text.to_owned());
+    }
+
+    pub fn pipeline_file(&self) -> PathBuf {
+        self.folder.path().join("pipeline.yaml")
+    }
+
+    pub fn checkpoint_file(&self) -> PathBuf {
+        self.state_dir().join(format!("{}.json", self.pipeline))
     }
 
     /// A variable of the child's environment.
@@ -72,8 +88,15 @@ impl Relay {
 
     /// The saved position, as it is in the checkpoint file.
     pub fn checkpoint(&self) -> Option<Value> {
-        let text = fs::read(self.state_dir().join(format!("{}.json", self.pipeline))).ok()?;
+        let text = fs::read(self.checkpoint_file()).ok()?;
         Some(serde_json::from_slice(&text).expect("a checkpoint is JSON"))
+    }
+
+    /// The saved position as a value; None before the first save.
+    pub fn saved(&self) -> Option<PostgresPosition> {
+        let position = self.checkpoint()?["position"].take();
+        let Position::Postgres(position) = serde_json::from_value(position).expect("a position");
+        Some(position)
     }
 
     /// ERROR lines fail a test at its end; those with this text are what it is about.
@@ -200,6 +223,23 @@ impl Relay {
         self.metrics().expect("/metrics answers").assert_accounted();
     }
 
+    pub fn skipped(&self, reason: &str) -> u64 {
+        self.metric("tailpost_events_skipped_total", &[("reason", reason)]) as u64
+    }
+
+    /// Waits until this many were received in this life and nothing is in flight, and checks that every event is
+    /// accounted for.
+    pub fn wait_settled(&mut self, received: u64) {
+        eventually(DEADLINE, &format!("{received} received and settled"), || {
+            assert!(self.runs(), "it ended before {received} were settled");
+            self.metrics().is_some_and(|metrics| {
+                metrics.assert_accounted();
+                metrics.sum("tailpost_events_received_total", &[]) as u64 >= received
+                    && metrics.sum("tailpost_in_flight_events", &[]) == 0.0
+            })
+        });
+    }
+
     /// The most memory that this life had resident, in bytes.
     pub fn peak_rss(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
@@ -244,6 +284,19 @@ impl Relay {
         status.code().unwrap_or_else(|| panic!("it ended by {status}"))
     }
 
+    /// Waits until it has ended as a failure that a person must act on: code 1, and one ERROR line, which has these texts.
+    pub fn wait_halted(&mut self, texts: &[&str]) -> String {
+        let code = self.wait_exit(DEADLINE);
+        let log = self.log();
+        let errors: Vec<&str> = log.lines().filter(|line| is_error(line)).collect();
+        assert!(code == 1 && errors.len() == 1, "it ended with {code} and\n{log}");
+        for text in texts {
+            assert!(errors[0].contains(text), "`{text}` is not in\n{}", errors[0]);
+        }
+        self.expected_errors.push(errors[0].to_owned());
+        errors[0].to_owned()
+    }
+
     pub fn runs(&mut self) -> bool {
         match &mut self.child {
             Some((child, reader)) => {
@@ -256,11 +309,7 @@ impl Relay {
 
     fn unexpected_errors(&self) -> Vec<String> {
         let log = self.log.lock().unwrap();
-        let errors = log.iter().filter(|line| {
-            line.split_whitespace().nth(1) == Some("ERROR")
-                || line.contains("\"level\":\"ERROR\"")
-                || line.contains("panicked at")
-        });
+        let errors = log.iter().filter(|line| is_error(line));
         errors
             .filter(|line| !self.expected_errors.iter().any(|text| line.contains(text)))
             .cloned()
@@ -278,6 +327,10 @@ impl Drop for Relay {
             eprintln!("--- log of {}\n{}", self.pipeline, self.log.lock().unwrap().join("\n"));
             return;
         }
+        let log = self.log.lock().unwrap();
+        let told = |line: &&String| self.secrets.iter().any(|secret| line.contains(secret));
+        assert_eq!(log.iter().find(told), None, "a secret is in the log");
+        drop(log);
         let errors = self.unexpected_errors();
         assert!(
             errors.is_empty(),
@@ -285,6 +338,12 @@ impl Drop for Relay {
             errors.join("\n")
         );
     }
+}
+
+fn is_error(line: &str) -> bool {
+    line.split_whitespace().nth(1) == Some("ERROR")
+        || line.contains("\"level\":\"ERROR\"")
+        || line.contains("panicked at")
 }
 
 /// The text of `/metrics`.
