@@ -18,6 +18,13 @@
 
 mod support;
 
+mod cli;
 mod crash;
 mod delivery;
+mod gaps;
+mod ordering;
+mod outbox;
+mod policies;
+mod resume;
+mod rows;
 mod shutdown;
