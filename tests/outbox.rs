@@ -359,6 +359,40 @@ fn several_outboxes_of_one_pipeline_have_processors_and_columns_of_their_own() {
 }
 
 #[test]
+fn a_row_whose_table_lacks_a_column_is_handled_as_a_message_without_that_field() {
+    let bed = TestBed::new();
+    let mut app = bed.app();
+    app.batch_execute(
+        "CREATE TABLE a_outbox (aggregate_id text, event_type text); CREATE TABLE b_outbox (payload text, event_type text)",
+    )
+    .unwrap();
+    let pipeline = OUTBOX.replace("prefixes: [outbox]", "tables: ['*_outbox']").replace(
+        "topic: '<topic>'",
+        "topic: '<name>.${event_type}', default_topic: '<topic>'",
+    ) + "  errors: {invalid: skip}\n";
+    let mut relay = started(&bed, &pipeline);
+    app.batch_execute(
+        "INSERT INTO a_outbox VALUES ('k', 'made');
+         INSERT INTO b_outbox VALUES ('no type', NULL), ('empty type', ''), ('typed', 'made');
+         ALTER TABLE b_outbox DROP COLUMN event_type;
+         INSERT INTO b_outbox VALUES ('no column')",
+    )
+    .unwrap();
+    relay.wait_settled(5);
+    assert_eq!(relay.skipped("invalid"), 1);
+    let mut reader = bed.reader(&["events"]);
+    let values: Vec<_> = reader
+        .exactly(3)
+        .iter()
+        .map(|record| record.value_text().unwrap())
+        .collect();
+    assert_eq!(values, ["no type", "empty type", "no column"]);
+    let mut reader = bed.reader(&["made"]);
+    let made = &reader.exactly(1)[0];
+    assert_eq!((made.value_text(), made.key_text()), (Some("typed"), None));
+}
+
+#[test]
 fn a_row_inserted_and_deleted_in_one_transaction_arrives_and_what_is_no_insert_is_counted() {
     let bed = TestBed::new();
     let mut app = bed.app();

@@ -105,6 +105,8 @@ fn by_skip_the_others_arrive_in_order_and_each_is_counted_by_its_reason() {
     let reasons = ["unroutable", "invalid", "rejected"];
     assert_eq!(reasons.map(|reason| relay.skipped(reason)), [2, 2, 4]);
     assert_eq!(arrived(&bed, COUNT + 1), (0..=COUNT).collect::<Vec<_>>());
+    // Sizes were known before anything was sent: no batch was refused.
+    assert_eq!(relay.metric("tailpost_restarts_total", &[]), 0.0);
     let log = relay.log();
     let told = |text: &str| {
         let lines = log.lines().filter(|line| line.contains("event skipped"));
