@@ -61,12 +61,15 @@ fn too_large_for_the_source() -> String {
     format!(r#"{{"event_type": "events", "payload": "{}"}}"#, "x".repeat(300_000))
 }
 
+/// Batches become as large as they may, which is more than the topic takes unless its limit is known.
+const GATHERING: &str = "linger.ms: 100";
+
 fn started(policy: &str) -> (TestBed, Relay) {
     let bed = TestBed::new();
     let limit = TOPIC_LIMIT.to_string();
     bed.kafka
         .create_topic(&bed.events(), 1, &[("max.message.bytes", &limit)]);
-    let mut relay = bed.relay(&pipeline(&bed, policy, ""));
+    let mut relay = bed.relay(&pipeline(&bed, policy, GATHERING));
     relay.start();
     relay.wait_ready();
     (bed, relay)
