@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::config::{PostgresDsn, SslMode};
 
-use super::error::{PostgresError, ServerError};
+use super::error::{PostgresError, ServerError, is_tls_verdict};
 use super::tls::server_end_point;
 use super::transport::Transport;
 
@@ -140,8 +140,15 @@ impl ReplicationClient {
             buffer: BytesMut::with_capacity(8 << 10),
             pid: 0,
         };
-        client.log_in(dsn).await?;
-        Ok(client)
+        match client.log_in(dsn).await {
+            Ok(()) => Ok(client),
+            // In TLS 1.3 the server's word on our certificate comes after the handshake, with the first bytes read.
+            Err(PostgresError::Malformed { source }) if is_tls_verdict(&source) => Err(PostgresError::Tls {
+                address: endpoint.address(),
+                source,
+            }),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) fn is_tls(&self) -> bool {

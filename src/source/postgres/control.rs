@@ -13,8 +13,9 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::config::{PostgresDsn, SslMode};
 use crate::position::Lsn;
+use crate::source::Recovery;
 
-use super::client::{Endpoint, connect_timeout};
+use super::client::{Endpoint, ReplicationClient, connect_timeout};
 use super::error::PostgresError;
 
 /// For questions about settings and catalogs.
@@ -95,7 +96,13 @@ impl Control {
             Ok(Ok((client, driver))) => Ok(Self { client, driver }),
             Ok(Err(error)) => {
                 let action = format!("connect to PostgreSQL at {}", endpoint.address());
-                Err(PostgresError::control(action, error))
+                let error = PostgresError::control(action, error);
+                // This client does not tell its refusals apart; our own says of each what to do.
+                let refused = matches!(error, PostgresError::Control { .. }) && error.recovery() == Recovery::Halt;
+                if refused && let Err(told) = ReplicationClient::connect(dsn, endpoint, tls).await {
+                    return Err(told);
+                }
+                Err(error)
             }
             Err(_) => Err(PostgresError::ConnectTimeout {
                 address: endpoint.address(),

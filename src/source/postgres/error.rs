@@ -27,7 +27,7 @@ pub enum PostgresError {
         "the server at {address} does not speak TLS, which sslmode={mode} asks for: set ssl = on there, or sslmode=prefer here"
     )]
     TlsRefused { address: String, mode: &'static str },
-    #[error("TLS with the server at {address}; check sslmode, sslrootcert and the server's certificate")]
+    #[error("TLS with the server at {address}; check sslmode, sslrootcert, sslcert and the server's certificate")]
     Tls { address: String, source: io::Error },
     #[error("the server asks for authentication by {method}, which is not supported: use scram-sha-256 in pg_hba.conf")]
     AuthenticationMethod { method: &'static str },
@@ -204,7 +204,7 @@ impl PostgresError {
 }
 
 /// Whether TLS itself said no; otherwise the connection broke under it.
-fn is_tls_verdict(error: &io::Error) -> bool {
+pub(super) fn is_tls_verdict(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
