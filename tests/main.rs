@@ -19,12 +19,18 @@
 mod support;
 
 mod cli;
+mod connection;
 mod crash;
 mod delivery;
 mod gaps;
 mod ordering;
+mod outage;
 mod outbox;
 mod policies;
+mod refusal;
 mod resume;
 mod rows;
 mod shutdown;
+mod slot;
+mod standby;
+mod stuck;

@@ -9,7 +9,7 @@ use super::kafka::{Kafka, Reader};
 use super::postgres::connect;
 use super::relay::Relay;
 use super::server::Postgres;
-use super::{DEADLINE, found, unique_name, variable};
+use super::{DEADLINE, eventually, found, unique_name, variable};
 
 /// Messages with the prefix `outbox`, as they are, to the bed's topic.
 pub const OUTBOX: &str = "
@@ -128,6 +128,29 @@ impl TestBed {
             .query_opt(statement, &[&self.slot])
             .expect("read the slot")?;
         Some(row.get::<_, Option<&str>>(0)?.parse().expect("an LSN"))
+    }
+
+    /// Waits until the slot has confirmed all that was written up to now.
+    pub fn wait_confirmed_to_the_end(&self) {
+        let end: String = self
+            .admin()
+            .query_one("SELECT pg_current_wal_flush_lsn()::text", &[])
+            .expect("the log's end")
+            .get(0);
+        let end: Lsn = end.parse().expect("an LSN");
+        eventually(DEADLINE, &format!("the slot confirmed up to {end}"), || {
+            self.confirmed() >= Some(end)
+        });
+    }
+
+    /// The slot's `wal_status`.
+    pub fn wal_status(&self) -> Option<String> {
+        let statement = "SELECT wal_status FROM pg_replication_slots WHERE slot_name = $1";
+        let row = self
+            .admin()
+            .query_opt(statement, &[&self.slot])
+            .expect("read the slot")?;
+        row.get(0)
     }
 
     /// The pid of the server's process that has the slot.

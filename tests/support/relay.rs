@@ -148,6 +148,31 @@ impl Relay {
         self.log.lock().unwrap()[self.life..].join("\n")
     }
 
+    /// How many lines of this life have the text.
+    pub fn count_log(&self, text: &str) -> usize {
+        self.log().lines().filter(|line| line.contains(text)).count()
+    }
+
+    /// Starts a life that must end by itself as a failure for good: exit code 1, one line of error that says each thing
+    /// once, and no second try. Gives the line.
+    pub fn fails(&mut self) -> String {
+        self.start();
+        let code = self.wait_exit(DEADLINE);
+        let log = self.log();
+        assert_eq!(code, 1, "{log}");
+        assert!(!log.contains("is started again"), "{log}");
+        let errors: Vec<&str> = log.lines().filter(|line| is_error(line)).collect();
+        let [line] = errors[..] else {
+            panic!("expected one line of error:\n{log}")
+        };
+        let parts: Vec<&str> = line.split(": ").collect();
+        for (at, part) in parts.iter().enumerate() {
+            assert!(!parts[at + 1..].contains(part), "`{part}` is said twice: {line}");
+        }
+        self.expect_error(line);
+        line.to_owned()
+    }
+
     /// Waits until a line of this life has the text; gives the line.
     pub fn wait_log(&mut self, text: &str) -> String {
         let what = format!("a log line with `{text}`");
@@ -309,8 +334,8 @@ impl Relay {
 
     fn unexpected_errors(&self) -> Vec<String> {
         let log = self.log.lock().unwrap();
-        let errors = log.iter().filter(|line| is_error(line));
-        errors
+        log.iter()
+            .filter(|line| is_error(line))
             .filter(|line| !self.expected_errors.iter().any(|text| line.contains(text)))
             .cloned()
             .collect()

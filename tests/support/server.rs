@@ -59,8 +59,13 @@ impl OwnServer {
     /// PostgreSQL of the kind that TAILPOST_TEST_PG_KIND names (`pg`, the host's newest), with options such as
     /// `-c wal_sender_timeout=5s`.
     pub fn postgres(options: &str) -> Self {
+        Self::postgres_with(&[("OPTS", options)])
+    }
+
+    /// The same, with more settings.
+    pub fn postgres_with(settings: &[(&str, &str)]) -> Self {
         let kind = std::env::var("TAILPOST_TEST_PG_KIND").unwrap_or_else(|_| "pg".to_owned());
-        Self::start(&kind, &[("OPTS", options)])
+        Self::start(&kind, settings)
     }
 
     /// Kafka with broker settings, such as `message.max.bytes=2000000`.
@@ -118,9 +123,14 @@ impl OwnServer {
         self.tool(&["up", &self.name]);
     }
 
-    /// Stops it in order.
+    /// Stops it in order; PostgreSQL by a fast shutdown.
+    ///
+    /// # Panics
+    /// When it does not stop within half a minute.
     pub fn down(&self) {
-        self.tool(&["down", &self.name]);
+        let output = self.tool(&["down", &self.name]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!said.contains("does not stop"), "{said}");
     }
 
     /// Ends it by SIGKILL, as a crash does.

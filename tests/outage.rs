@@ -1,0 +1,209 @@
+//! Servers that go away, crash or fall silent, and come back: nothing is lost, order is kept, and nobody restarts anything.
+
+use crate::support::load::{Load, Plan};
+use crate::support::relay::Relay;
+use crate::support::server::{OwnServer, Postgres};
+use crate::support::{DEADLINE, Emit, OUTBOX, TestBed, eventually, heavy, message, variable};
+
+const PLAN: Plan = Plan {
+    connections: 4,
+    keys: 200,
+    messages: 20_000,
+    batch: 20,
+};
+
+/// A server of its own with the shared broker.
+fn bed_on(server: &OwnServer) -> TestBed {
+    TestBed::on(server.addresses(), &variable("TAILPOST_TEST_KAFKA"))
+}
+
+/// One message, by this life as its `count`th.
+fn publish(bed: &TestBed, relay: &mut Relay, count: u64) {
+    bed.app().emit("outbox", &message("Order", "1", "Created", "{}"));
+    relay.wait_published(count);
+}
+
+/// Lets a share of the load be written and waits until some of it is through.
+fn under_way(relay: &Relay, load: &Load, more: u64) {
+    load.allow(more);
+    let enough = relay.published() + more / 4;
+    eventually(DEADLINE, "the load is under way", || relay.published() >= enough);
+}
+
+#[test]
+fn a_fast_shutdown_does_not_wait_for_an_idle_reader() {
+    let server = OwnServer::postgres("");
+    let bed = bed_on(&server);
+    let mut relay = bed.relay(OUTBOX);
+    relay.start();
+    relay.wait_ready();
+    publish(&bed, &mut relay, 1);
+    bed.wait_confirmed_to_the_end();
+    server.down();
+    relay.wait_log("the server is shutting down");
+    relay.wait_not_ready("waiting: ");
+    server.up();
+    relay.wait_ready();
+    publish(&bed, &mut relay, 2);
+    bed.reader(&["events"]).exactly(2);
+}
+
+#[test]
+fn a_fast_shutdown_does_not_wait_for_a_stuck_sink() {
+    let _alone = heavy();
+    let (server, broker) = (OwnServer::postgres(""), OwnServer::kafka(""));
+    let bed = TestBed::on(server.addresses(), &broker.brokers());
+    bed.kafka.create_topic(&bed.events(), 4, &[]);
+    let small = format!("{OUTBOX}  delivery: {{max_in_flight_events: 500, stall_timeout: 10m}}\n");
+    let mut relay = bed.relay(&small);
+    relay.start();
+    relay.wait_ready();
+    let load = Load::start_held(&bed, PLAN);
+    under_way(&relay, &load, 5000);
+    broker.freeze();
+    load.allow(5000);
+    eventually(DEADLINE, "as much in flight as may be", || {
+        relay.metric("tailpost_in_flight_events", &[]) >= 500.0 && load.committed() >= 10_000
+    });
+    load.allow(PLAN.messages);
+    server.down();
+    relay.wait_log("the server is shutting down");
+    server.up();
+    broker.thaw();
+    let committed = load.finish();
+    relay.wait_ready();
+    bed.wait_confirmed_to_the_end();
+    committed.account(bed.reader(&["events"]).all()).assert_exact();
+}
+
+#[test]
+fn a_postgres_that_crashes_under_load_loses_and_doubles_nothing() {
+    let _alone = heavy();
+    let server = OwnServer::postgres("");
+    let bed = bed_on(&server);
+    bed.kafka.create_topic(&bed.events(), 4, &[]);
+    let mut relay = bed.relay(OUTBOX);
+    relay.start();
+    relay.wait_ready();
+    let load = Load::start_held(&bed, PLAN);
+    for _ in 0..3 {
+        under_way(&relay, &load, PLAN.messages / 4);
+        server.kill();
+        server.up();
+        relay.wait_ready();
+    }
+    load.allow(PLAN.messages);
+    let committed = load.finish();
+    bed.wait_confirmed_to_the_end();
+    relay.metrics().expect("/metrics answers").assert_accounted();
+    committed.account(bed.reader(&["events"]).all()).assert_exact();
+}
+
+#[test]
+fn a_broker_that_is_frozen_beyond_timeouts_and_one_that_crashes_lose_nothing() {
+    let _alone = heavy();
+    let broker = OwnServer::kafka("");
+    let bed = TestBed::on(Postgres::shared(), &broker.brokers());
+    bed.kafka.create_topic(&bed.events(), 4, &[]);
+    // Requests run into their timeout, a minute by default, again and again.
+    let impatient = "brokers: '<brokers>', client_conf: {socket.timeout.ms: 2000}";
+    let mut relay = bed.relay(&OUTBOX.replace("brokers: '<brokers>'", impatient));
+    relay.start();
+    relay.wait_ready();
+    let load = Load::start_held(&bed, PLAN);
+    let away = "no Kafka broker answers";
+
+    under_way(&relay, &load, PLAN.messages / 4);
+    broker.freeze();
+    load.allow(PLAN.messages / 4);
+    relay.wait_not_ready(away);
+    relay.wait_log(away);
+    broker.thaw();
+    relay.wait_ready();
+
+    under_way(&relay, &load, PLAN.messages / 4);
+    broker.kill();
+    load.allow(PLAN.messages);
+    relay.wait_not_ready(away);
+    broker.up();
+    relay.wait_ready();
+
+    let committed = load.finish();
+    relay.wait_published(committed.count());
+    let account = committed.account(bed.reader(&["events"]).all());
+    account.assert_exact();
+    assert_eq!(relay.count_log(away), 2, "{}", relay.log());
+    assert_eq!(relay.metric("tailpost_restarts_total", &[]), 0.0, "{}", relay.log());
+}
+
+#[test]
+fn a_broker_that_is_away_at_the_start_and_a_topic_that_nobody_makes_are_waited_for() {
+    let broker = OwnServer::kafka("auto.create.topics.enable=false");
+    let bed = TestBed::on(Postgres::shared(), &broker.brokers());
+    broker.down();
+    let mut relay = bed.relay(OUTBOX);
+    relay.start();
+    let away = format!("no Kafka broker answers at {}", bed.kafka.brokers);
+    relay.wait_not_ready(&away);
+    bed.app().emit("outbox", &message("Order", "1", "Created", "1"));
+    eventually(DEADLINE, "the event is there", || {
+        relay.metric("tailpost_in_flight_events", &[]) == 1.0
+    });
+    broker.up();
+    let missing = format!("topic `{}` does not exist", bed.events());
+    relay.wait_not_ready(&missing);
+    assert_eq!(relay.count_log(&away), 1, "{}", relay.log());
+    assert!(relay.wait_log(&missing).contains("create it, or set create_topics"));
+    assert_eq!(relay.count_log(&missing), 1, "{}", relay.log());
+    bed.kafka.create_topic(&bed.events(), 1, &[]);
+    relay.wait_published(1);
+    relay.wait_ready();
+
+    let with = "brokers: '<brokers>', create_topics: {partitions: 3, replication_factor: 1}";
+    let more = OUTBOX.replace("brokers: '<brokers>'", with);
+    let more = more.replace("<topic>", &bed.topic("more"));
+    relay.sigterm();
+    assert_eq!(relay.wait_exit(DEADLINE), 0);
+    relay.rewrite(&bed.fill(&more));
+    relay.start();
+    relay.wait_ready();
+    publish(&bed, &mut relay, 1);
+    assert_eq!(bed.kafka.ends(&bed.topic("more")).len(), 3);
+    bed.reader(&["more"]).exactly(1);
+    bed.reader(&["events"]).exactly(1);
+}
+
+#[test]
+fn a_postgres_that_is_away_at_the_start_is_waited_for() {
+    let server = OwnServer::postgres("");
+    let bed = bed_on(&server);
+    server.down();
+    let mut relay = bed.relay(OUTBOX);
+    relay.start();
+    relay.wait_not_ready("waiting: connect to PostgreSQL at 127.0.0.1");
+    eventually(DEADLINE, "several tries", || {
+        relay.metric("tailpost_restarts_total", &[]) >= 4.0
+    });
+    assert_eq!(relay.count_log("is started again"), 1, "{}", relay.log());
+    server.up();
+    relay.wait_ready();
+    publish(&bed, &mut relay, 1);
+}
+
+#[test]
+fn a_silent_server_is_noticed_and_read_again_when_it_wakes() {
+    let server = OwnServer::postgres("");
+    let bed = bed_on(&server);
+    let mut relay = bed.relay(OUTBOX);
+    relay.start();
+    relay.wait_ready();
+    publish(&bed, &mut relay, 1);
+    // Its connections stay open, as those of a machine that is gone do.
+    server.freeze();
+    relay.wait_log("the server was silent for");
+    relay.wait_not_ready("waiting: ");
+    server.thaw();
+    relay.wait_ready();
+    publish(&bed, &mut relay, 2);
+    bed.reader(&["events"]).exactly(2);
+}

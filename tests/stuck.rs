@@ -1,0 +1,139 @@
+//! A sink that takes nothing for a while, with events in flight and more to come: the source's connection lives through
+//! it, or is given up in order; nothing is lost and nothing comes twice.
+
+use std::collections::BTreeSet;
+
+use crate::support::load::{Load, Plan};
+use crate::support::relay::Relay;
+use crate::support::server::{OwnServer, Postgres};
+use crate::support::{DEADLINE, OUTBOX, TestBed, eventually, heavy};
+
+const PLAN: Plan = Plan {
+    connections: 2,
+    keys: 100,
+    messages: 5000,
+    batch: 20,
+};
+
+/// With room for this many events.
+fn with_room(events: u64, more: &str) -> String {
+    format!("{OUTBOX}  delivery: {{max_in_flight_events: {events}{more}}}\n")
+}
+
+/// Some of the load is through, the rest is written and as much as may be is in flight.
+fn wait_stuck(relay: &Relay, load: &Load, events: u64) {
+    eventually(DEADLINE, "all written", || load.committed() >= PLAN.messages);
+    eventually(DEADLINE, "as much in flight as may be", || {
+        relay.metric("tailpost_in_flight_events", &[]) >= events as f64
+    });
+}
+
+#[test]
+fn a_broker_frozen_for_longer_than_wal_sender_timeout_costs_no_connection() {
+    let _alone = heavy();
+    let broker = OwnServer::kafka("");
+    let bed = TestBed::on(Postgres::shared(), &broker.brokers());
+    bed.kafka.create_topic(&bed.events(), 4, &[]);
+    let timeout_s = 5;
+    let impatient = format!("<dsn>?options=-c%20wal_sender_timeout%3D{timeout_s}s");
+    let mut relay = bed.relay(&with_room(500, "").replace("<dsn>", &impatient));
+    relay.start();
+    relay.wait_ready();
+    let walsender = bed.active_pid().expect("the slot is in use");
+    let load = Load::start_held(&bed, PLAN);
+    load.allow(1000);
+    eventually(DEADLINE, "some published", || relay.published() > 0);
+    broker.freeze();
+    load.allow(PLAN.messages);
+    wait_stuck(&relay, &load, 500);
+    // One status update a second: each that the server notes is one more second for which it was kept waiting.
+    let mut admin = bed.admin();
+    let mut replies = BTreeSet::new();
+    eventually(DEADLINE, "status updates for longer than the timeout", || {
+        let row = admin
+            .query_opt(
+                "SELECT reply_time::text FROM pg_stat_replication WHERE pid = $1",
+                &[&walsender],
+            )
+            .unwrap();
+        replies.insert(row.expect("the same connection").get::<_, Option<String>>(0));
+        replies.len() > timeout_s + 3
+    });
+    broker.thaw();
+    let committed = load.finish();
+    relay.wait_published(committed.count());
+    assert_eq!(bed.active_pid(), Some(walsender));
+    assert_eq!(relay.metric("tailpost_restarts_total", &[]), 0.0, "{}", relay.log());
+    committed.account(bed.reader(&["events"]).all()).assert_exact();
+}
+
+#[test]
+fn a_sink_stuck_for_stall_timeout_frees_the_server_until_there_is_room() {
+    let broker = OwnServer::kafka("");
+    let bed = TestBed::on(Postgres::shared(), &broker.brokers());
+    bed.kafka.create_topic(&bed.events(), 4, &[]);
+    let mut relay = bed.relay(&with_room(200, ", stall_timeout: 1s"));
+    relay.start();
+    relay.wait_ready();
+    let load = Load::start_held(&bed, PLAN);
+    load.allow(1000);
+    eventually(DEADLINE, "some published", || relay.published() > 0);
+    broker.freeze();
+    load.allow(PLAN.messages);
+    let said = relay.wait_log("connection closed until there is room");
+    assert!(said.contains("nothing could be handed over"), "{said}");
+    relay.wait_not_ready("nothing could be handed over");
+    eventually(DEADLINE, "nobody reads the slot", || bed.active_pid().is_none());
+    wait_stuck(&relay, &load, 200);
+    assert_eq!(
+        relay.count_log("connection closed until there is room"),
+        1,
+        "{}",
+        relay.log()
+    );
+    broker.thaw();
+    relay.wait_ready();
+    let committed = load.finish();
+    relay.wait_published(committed.count());
+    committed.account(bed.reader(&["events"]).all()).assert_exact();
+}
+
+#[test]
+fn sigterm_with_a_stuck_sink_ends_when_drain_timeout_is_over_and_a_second_one_at_once() {
+    let broker = OwnServer::kafka("");
+    let bed = TestBed::on(Postgres::shared(), &broker.brokers());
+    bed.kafka.create_topic(&bed.events(), 4, &[]);
+    let mut relay = bed.relay(&with_room(200, ", drain_timeout: 1s"));
+    relay.start();
+    relay.wait_ready();
+    let load = Load::start_held(&bed, PLAN);
+    load.allow(1000);
+    eventually(DEADLINE, "some published", || relay.published() > 0);
+    broker.freeze();
+    load.allow(PLAN.messages);
+    wait_stuck(&relay, &load, 200);
+    let committed = load.finish();
+    relay.sigterm();
+    assert_eq!(relay.wait_exit(DEADLINE), 0, "{}", relay.log());
+    assert_eq!(relay.count_log("drain_timeout is over"), 1, "{}", relay.log());
+    assert_eq!(bed.active_pid(), None);
+
+    relay.rewrite(&bed.fill(&with_room(200, ", drain_timeout: 10m")));
+    relay.start();
+    relay.wait_ready();
+    // It has not learnt the topic yet, so all that it was given waits.
+    eventually(DEADLINE, "events in flight", || {
+        relay.metric("tailpost_in_flight_events", &[]) > 0.0
+    });
+    relay.sigterm();
+    relay.wait_not_ready("draining");
+    relay.sigterm();
+    assert_eq!(relay.wait_exit(DEADLINE), 1);
+    assert_eq!(relay.count_log("stopped at once"), 1, "{}", relay.log());
+
+    broker.thaw();
+    relay.start_with(&["--once"]);
+    assert_eq!(relay.wait_exit(DEADLINE), 0, "{}", relay.log());
+    // What the broker had in its sockets when it was frozen may come twice.
+    committed.account(bed.reader(&["events"]).all()).assert_sound();
+}
