@@ -80,11 +80,11 @@ impl KafkaSink {
         status: Arc<PipelineStatus>,
     ) -> Result<Self, KafkaSinkError> {
         let unreachable = Arc::new(AtomicBool::new(false));
+        // Troubles of a former life are over, or will be found anew: by the new producer as soon as it is made.
+        status.sink_trouble(None);
         let producer = make_producer(&config, max_events, DEFAULT_BATCH_SIZE, &acks, &status, &unreachable)?;
         let probe = tokio::spawn(probe(Arc::downgrade(&producer), Arc::clone(&unreachable)));
         let admin = Admin::from_config(&client_config(&config)).map_err(|error| error::client_error(&error))?;
-        // Troubles of a former life are over, or will be found anew.
-        status.sink_trouble(None);
         let compressed = client::is_compressed(&config);
         Ok(Self {
             config,
