@@ -1,6 +1,8 @@
 //! A test's own place on the shared servers: database, slot, publication and topics, gone at the end.
 
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
 
 use postgres::Client;
 use tailpost::position::Lsn;
@@ -181,9 +183,13 @@ impl TestBed {
 
 impl Drop for TestBed {
     fn drop(&mut self) {
-        // A server of the test's own may be gone by now, and is wiped anyway.
-        if let Err(error) = self.clean() {
-            eprintln!("{} stays behind in PostgreSQL: {error}", self.name);
+        // A server of the test's own may be gone by now, and is wiped anyway. A panic on top of the test's own would end
+        // the other tests too.
+        match catch_unwind(AssertUnwindSafe(|| self.clean())) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => eprintln!("{} stays behind in PostgreSQL: {error}", self.name),
+            Err(panic) if thread::panicking() => drop(panic),
+            Err(panic) => resume_unwind(panic),
         }
         self.kafka.delete_topics(&format!("{}.", self.name));
     }

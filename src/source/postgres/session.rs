@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::ClientConfig;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_postgres::config::TargetSessionAttrs;
 
 use crate::config;
@@ -21,6 +21,13 @@ use super::{OLDEST_VERSION, SourceOptions, publication, tls};
 
 /// For the server to answer START_REPLICATION, which reads nothing of the log yet.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a slot may be in the making without a word.
+const SLOT_PATIENCE: Duration = Duration::from_secs(5);
+
+const OPEN_TRANSACTIONS: &str = "SELECT string_agg(name, ', ') FROM ( \
+     SELECT 'pid ' || pid AS name FROM pg_stat_activity WHERE backend_xid IS NOT NULL \
+     UNION ALL SELECT 'prepared transaction ' || gid FROM pg_prepared_xacts LIMIT 10) AS open";
 
 /// Everything that is ready when the stream runs.
 #[derive(Debug)]
@@ -134,7 +141,7 @@ async fn open_at(
             if drop_first {
                 control.drop_slot(&config.slot).await?;
             }
-            let made = control.create_slot(&config.slot).await?;
+            let made = make_slot(&control, &mut client, &config.slot).await?;
             let position = PostgresPosition {
                 system_identifier: server.system_identifier,
                 timeline: server.timeline,
@@ -162,6 +169,30 @@ async fn open_at(
         gap,
         log_end,
     })
+}
+
+/// Makes the slot, and says what it waits for where it takes long: the server waits for the end of every transaction that
+/// is open now, in whatever database.
+async fn make_slot(control: &Control, client: &mut ReplicationClient, slot: &str) -> Result<Lsn, PostgresError> {
+    let making = control.create_slot(slot);
+    tokio::pin!(making);
+    let mut patience = SLOT_PATIENCE;
+    loop {
+        tokio::select! {
+            biased; // the slot before another word about it
+            made = &mut making => return made,
+            () = sleep(patience) => {
+                let open = client.query(OPEN_TRANSACTIONS).await?;
+                let open = open.first().and_then(|row| row.first().cloned().flatten()).unwrap_or_default();
+                tracing::warn!(
+                    slot,
+                    open,
+                    "making the replication slot waits for the transactions that are open now; end those that hang"
+                );
+                patience *= 2;
+            }
+        }
+    }
 }
 
 async fn warn_of_young_publication(
