@@ -49,9 +49,9 @@ pub enum End {
 /// An event that may not be passed over.
 #[derive(Debug, thiserror::Error)]
 pub enum HaltError {
-    #[error("event at {at} is {}: {error}; policy errors.{}: halt", error.kind().label(), error.kind().label())]
-    Process { at: String, error: ProcessError },
-    #[error("event at {at} is rejected: {error}; policy errors.rejected: halt")]
+    #[error("{error}; policy errors.{}: halt", error.kind().label())]
+    Process { error: ProcessError },
+    #[error("event at {at}: {error}; policy errors.rejected: halt")]
     Rejected { at: String, error: DeliveryError },
 }
 
@@ -223,20 +223,14 @@ impl<S: Sink> Relay<S> {
 
     /// Takes acks and failures: moves the watermark, and ends where a delivery failed.
     fn settle(&mut self, acked: &watch::Sender<Option<Position>>) -> Option<End> {
-        let mut progress = Progress::default();
-        self.ledger.advance(&mut progress);
+        self.move_watermark(acked);
         if self.ledger.event_count() == 0 {
             self.single_at = None;
         }
-        self.status.settled(&progress);
         let waiting_us = self.parked.as_ref().map(|(_, commit_time_us)| *commit_time_us);
         let waiting_us = waiting_us.or(self.events.front().map(|event| event.commit_time_us));
         self.status
             .in_flight(self.ledger.byte_count(), self.ledger.oldest_us().or(waiting_us));
-        if let Some(position) = progress.position {
-            self.status.acked(&position);
-            acked.send_replace(Some(position));
-        }
         self.gather_failures();
         let decide_at = self.failures.decide_at?;
         // Each of the rest can still be the one that names the culprit.
@@ -253,13 +247,7 @@ impl<S: Sink> Relay<S> {
                     return Some(End::Halted(halt));
                 }
                 self.ledger.skip(seq, SkipReason::Rejected);
-                let mut progress = Progress::default();
-                self.ledger.advance(&mut progress);
-                self.status.settled(&progress);
-                if let Some(position) = progress.position {
-                    self.status.acked(&position);
-                    acked.send_replace(Some(position));
-                }
+                self.move_watermark(acked);
                 Some(End::SinkFailed {
                     error: error_text,
                     single: self.single,
@@ -270,6 +258,17 @@ impl<S: Sink> Relay<S> {
                 error: error.into(),
                 single: if by_record { self.ledger.since_boundary() } else { 0 },
             }),
+        }
+    }
+
+    /// Passes over what is settled, and tells the position that was reached.
+    fn move_watermark(&mut self, acked: &watch::Sender<Option<Position>>) {
+        let mut progress = Progress::default();
+        self.ledger.advance(&mut progress);
+        self.status.settled(&progress);
+        if let Some(position) = progress.position {
+            self.status.acked(&position);
+            acked.send_replace(Some(position));
         }
     }
 
@@ -421,10 +420,7 @@ impl<S: Sink> Relay<S> {
             ErrorKind::Rejected => (self.policies.rejected, SkipReason::Rejected),
         };
         match policy {
-            ErrorPolicy::Halt => Some(HaltError::Process {
-                at: at.to_string(),
-                error,
-            }),
+            ErrorPolicy::Halt => Some(HaltError::Process { error }),
             ErrorPolicy::Skip => {
                 tracing::warn!(at = %at, reason = reason.label(), error = %error, "event skipped");
                 self.skip(reason);
