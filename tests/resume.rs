@@ -246,7 +246,7 @@ fn killed_inside_a_large_transaction(count: usize, write: impl FnOnce(&TestBed))
     let _alone = heavy();
     let (bed, mut relay) = gated_bed();
     // Slow enough that it is not over before a place inside is saved.
-    relay.rewrite(&bed.fill(&GATED.replace("{drain_timeout: 1s}", "{max_in_flight_events: 100}")));
+    relay.rewrite(&bed.fill(&GATED.replace("{drain_timeout: 1s}", "{max_in_flight_events: 300}")));
     bed.kafka.create_topic(&bed.topic("a"), 4, &[]);
     relay.start();
     relay.wait_ready();
