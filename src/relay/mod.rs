@@ -98,7 +98,8 @@ pub struct Relay<S> {
 /// Failed deliveries, gathered until it is clear what they mean.
 #[derive(Debug, Default)]
 struct Failures {
-    count: usize,
+    /// How many deliveries are among them; a sink that is broken as a whole is none.
+    deliveries: usize,
     /// The gravest of them.
     worst: Option<Failure>,
     /// When the rest is not waited for any more.
@@ -234,7 +235,7 @@ impl<S: Sink> Relay<S> {
         self.gather_failures();
         let decide_at = self.failures.decide_at?;
         // Each of the rest can still be the one that names the culprit.
-        if self.failures.count < self.ledger.event_count() && Instant::now() < decide_at {
+        if self.failures.deliveries < self.ledger.event_count() && Instant::now() < decide_at {
             return None;
         }
         let Failure { seq, error } = self.failures.worst.take()?;
@@ -277,14 +278,14 @@ impl<S: Sink> Relay<S> {
         if failures.is_empty() {
             return;
         }
-        let delivered = failures.iter().filter(|failure| failure.seq.is_some()).count();
-        self.status.count(|totals| totals.failed += delivered as u64);
+        let deliveries = failures.iter().filter(|failure| failure.seq.is_some()).count();
+        self.status.count(|totals| totals.failed += deliveries as u64);
         let gravity = |failure: &Failure| match failure.error.kind {
             DeliveryErrorKind::Unavailable => 0,
             DeliveryErrorKind::Record => 1,
             DeliveryErrorKind::Refused => 2,
         };
-        self.failures.count += failures.len();
+        self.failures.deliveries += deliveries;
         self.failures.worst = failures
             .into_iter()
             .chain(self.failures.worst.take())
