@@ -131,6 +131,51 @@ fn by_skip_the_others_arrive_in_order_and_each_is_counted_by_its_reason() {
     arrived(&bed, COUNT + 1);
 }
 
+#[test]
+fn rows_over_the_sources_limit_are_rejected_only_where_they_are_events() {
+    let bed = TestBed::new();
+    let mut app = bed.app();
+    app.batch_execute(
+        "CREATE TABLE o (event_type text, payload text); ALTER TABLE o ALTER payload SET STORAGE EXTERNAL;
+         CREATE TABLE other (LIKE o INCLUDING ALL); ALTER TABLE o REPLICA IDENTITY FULL",
+    )
+    .unwrap();
+    bed.admin()
+        .batch_execute(&format!(
+            "CREATE PUBLICATION {} FOR TABLE o, other WITH (publish = 'insert, update')",
+            bed.publication
+        ))
+        .unwrap();
+    let pipeline = PIPELINE.replace(
+        "outbox: {prefixes: [outbox]}",
+        "outbox: {prefixes: [outbox], tables: [o]}",
+    );
+    let pipeline = pipeline.replace("<policy>", "skip").replace("<client_conf>", "");
+    let mut relay = bed.relay(&pipeline);
+    relay.start();
+    relay.wait_ready();
+    app.batch_execute(
+        "INSERT INTO o VALUES ('events', 'a');
+         INSERT INTO o VALUES ('events', repeat('x', 300000));
+         UPDATE o SET payload = repeat('y', 300000) WHERE payload = 'a';
+         INSERT INTO other VALUES ('events', repeat('x', 300000));
+         SELECT pg_logical_emit_message(false, 'outbox', repeat('x', 300000));
+         SELECT pg_logical_emit_message(true, 'foreign', repeat('x', 300000));
+         INSERT INTO o VALUES ('events', 'b')",
+    )
+    .unwrap();
+    relay.wait_settled(7);
+    let reasons = ["rejected", "outbox_update", "unlisted_table", "foreign_prefix"];
+    assert_eq!(reasons.map(|reason| relay.skipped(reason)), [2, 1, 1, 1]);
+    let mut reader = bed.reader(&["events"]);
+    let values: Vec<_> = reader
+        .exactly(2)
+        .iter()
+        .map(|record| record.value_text().unwrap())
+        .collect();
+    assert_eq!(values, ["a", "b"]);
+}
+
 /// Halts at the culprit in the middle of one transaction, then goes on behind it by `skip`.
 fn halts_exactly_at(culprit: &str, reason: &str, texts: &[&str]) {
     let (bed, mut relay) = started("halt");

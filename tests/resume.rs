@@ -6,7 +6,8 @@ use tailpost::position::{Lsn, PostgresPosition};
 
 use crate::support::kafka::Record;
 use crate::support::relay::Relay;
-use crate::support::{DEADLINE, Emit, TestBed, eventually, found, heavy};
+use crate::support::server::OwnServer;
+use crate::support::{DEADLINE, Emit, TestBed, eventually, found, heavy, variable};
 
 /// Each event to the topic that its field `gate` names. A topic that is not there holds the sink just before the event.
 const GATED: &str = "
@@ -310,6 +311,48 @@ fn killed_inside_a_copy_of_100_000_rows_it_repeats_only_what_was_not_saved() {
         }
         copy.finish().unwrap();
     });
+}
+
+#[test]
+fn transactions_that_are_open_or_prepared_over_a_restart_come_when_they_commit() {
+    // One of its own: a slot that is made waits for all transactions that are open on its server.
+    let server = OwnServer::postgres("");
+    let bed = TestBed::on(server.addresses(), &variable("TAILPOST_TEST_KAFKA"));
+    let mut relay = bed.relay(crate::support::OUTBOX);
+    relay.start();
+    relay.wait_ready();
+    let (mut open, mut app) = (bed.app(), bed.app());
+    let mut open = open.transaction().unwrap();
+    open.emit("outbox", r#"{"payload": "open"}"#);
+    for name in ["kept", "dropped"] {
+        app.batch_execute(&format!(
+            r#"BEGIN; SELECT pg_logical_emit_message(true, 'outbox', '{{"payload": "{name}"}}'); PREPARE TRANSACTION '{}_{name}'"#,
+            bed.name
+        ))
+        .unwrap();
+    }
+    for life in 0..3 {
+        app.emit("outbox", &format!(r#"{{"payload": {life}}}"#));
+        relay.wait_settled(1);
+        let end: Lsn = app
+            .query_one("SELECT pg_current_wal_flush_lsn()::text", &[])
+            .unwrap()
+            .get::<_, &str>(0)
+            .parse()
+            .unwrap();
+        eventually(DEADLINE, "everything confirmed", || bed.confirmed() >= Some(end));
+        relay.sigkill();
+        relay.start();
+        relay.wait_ready();
+    }
+    open.emit("outbox", r#"{"payload": "open still"}"#);
+    open.commit().unwrap();
+    for statement in ["ROLLBACK PREPARED '{}_dropped'", "COMMIT PREPARED '{}_kept'"] {
+        app.batch_execute(&statement.replace("{}", &bed.name)).unwrap();
+    }
+    relay.wait_settled(3);
+    let expected = ["0", "1", "2", r#""open""#, r#""open still""#, r#""kept""#];
+    assert_eq!(values(&bed, 6), expected);
 }
 
 #[test]

@@ -309,3 +309,41 @@ fn a_partitioned_tables_rows_come_under_the_roots_name() {
         ]
     );
 }
+
+#[test]
+fn names_that_need_quotes_work_everywhere() {
+    let bed = TestBed::new();
+    let mut app = bed.app();
+    app.batch_execute(
+        r#"CREATE SCHEMA "My-Schema";
+           CREATE TABLE "My-Schema"."T ""1"" ä" ("Id" int PRIMARY KEY, "sp alte" text, "a.b" text);
+           CREATE TYPE "My-Schema"."State" AS ENUM ('on', 'off');
+           CREATE DOMAIN "My-Schema"."Count" AS int;
+           ALTER TABLE "My-Schema"."T ""1"" ä" ADD state "My-Schema"."State", ADD count "My-Schema"."Count""#,
+    )
+    .unwrap();
+    let pipeline = pipeline()
+        .replace("['t*']", r#"['My-Schema.T "1" ä']"#)
+        .replace("publication: <publication>", r#"publication: 'My-"Pub", one'"#)
+        .replace(
+            "topic: '<topic>'",
+            "topic: '<name>.${source.schema}', key: '${sp alte}'",
+        );
+    let mut relay = bed.relay(&pipeline);
+    relay.start();
+    relay.wait_ready();
+    app.batch_execute(
+        r#"INSERT INTO "My-Schema"."T ""1"" ä" VALUES (1, 'text', 'dot', 'off', 3); TRUNCATE "My-Schema"."T ""1"" ä""#,
+    )
+    .unwrap();
+    relay.wait_settled(2);
+    let mut reader = bed.reader(&["My-Schema"]);
+    let record = &reader.exactly(2)[0];
+    let envelope: Value = serde_json::from_slice(record.value.as_deref().unwrap()).unwrap();
+    assert_eq!(record.key_text(), Some("text"));
+    assert_eq!(
+        envelope["after"],
+        json!({"Id": 1, "sp alte": "text", "a.b": "dot", "state": "off", "count": 3})
+    );
+    assert_eq!(envelope["source"]["table"], r#"T "1" ä"#);
+}
