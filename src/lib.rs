@@ -24,5 +24,6 @@ pub mod record;
 pub mod relay;
 pub mod row;
 pub mod sink;
+pub mod skip;
 pub mod source;
 pub mod telemetry;

@@ -22,7 +22,7 @@ pub use outbox::Outbox;
 use crate::config::pipeline::{self, Pipeline};
 use crate::event::{Change, ChangeEvent, Selection};
 use crate::record::Record;
-use crate::source::SkipReason;
+use crate::skip::SkipReason;
 use envelope::NativeEnvelope;
 use table::TableEvents;
 

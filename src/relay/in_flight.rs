@@ -14,9 +14,8 @@ use tokio::sync::Notify;
 
 use crate::position::Position;
 use crate::sink::DeliveryError;
-use crate::source::{SkipCounts, SkipReason};
-use crate::telemetry::metrics::Histogram;
-use crate::telemetry::status::add;
+use crate::skip::{SkipCounts, SkipReason};
+use crate::telemetry::histogram::Histogram;
 
 /// Numbers the records of one sink's life, from 0 without gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -200,9 +199,7 @@ impl Ledger {
             // Nothing was sent since: one boundary says it all.
             Some(last) if last.upto == self.next => {
                 last.position = position;
-                for (reason, count) in skipped {
-                    add(&mut last.skipped, reason, count);
-                }
+                last.skipped.merge(skipped);
             }
             _ => self.boundaries.push_back(Boundary {
                 upto: self.next,
@@ -242,7 +239,7 @@ impl Ledger {
             let Some(entry) = self.entries.pop_front() else { break };
             self.bytes -= entry.bytes;
             match entry.skipped {
-                Some(reason) => add(&mut self.uncounted.skipped, reason, 1),
+                Some(reason) => self.uncounted.skipped.add(reason, 1),
                 None => {
                     self.uncounted.published += 1;
                     progress.delivery.observe(now.saturating_duration_since(entry.sent));
@@ -265,9 +262,8 @@ impl Ledger {
             };
             let Settled { published, skipped } = mem::take(&mut self.uncounted);
             progress.published += published;
-            for (reason, count) in skipped.into_iter().chain(boundary.skipped) {
-                add(&mut progress.skipped, reason, count);
-            }
+            progress.skipped.merge(skipped);
+            progress.skipped.merge(boundary.skipped);
             progress.position = Some(boundary.position);
             self.reached = boundary.upto;
         }
@@ -349,7 +345,7 @@ mod tests {
         for _ in 0..3 {
             ledger.sent(1, 0, Instant::now());
         }
-        ledger.boundary(position(30), SkipCounts::new());
+        ledger.boundary(position(30), SkipCounts::default());
         let acks = ledger.acks();
         acks.acked(Seq(2));
         acks.acked(Seq(0));
@@ -368,7 +364,7 @@ mod tests {
         ledger.boundary(position(2), SkipCounts::from([(SkipReason::ForeignPrefix, 3)]));
         let progress = advanced(&mut ledger);
         assert_eq!(progress.position, Some(position(2)));
-        assert_eq!(progress.skipped[&SkipReason::ForeignPrefix], 5);
+        assert_eq!(progress.skipped, SkipCounts::from([(SkipReason::ForeignPrefix, 5)]));
     }
 
     #[test]
@@ -376,7 +372,7 @@ mod tests {
         let mut ledger = ledger(10, 100);
         for base in 0..2 {
             ledger.sent(1, 0, Instant::now());
-            ledger.boundary(position(base), SkipCounts::new());
+            ledger.boundary(position(base), SkipCounts::default());
         }
         let error = DeliveryError {
             kind: DeliveryErrorKind::Unavailable,
@@ -424,7 +420,7 @@ mod tests {
                     }
                     1 => {
                         boundaries.push((ledger.next, number as u64));
-                        ledger.boundary(position(number as u64), SkipCounts::new());
+                        ledger.boundary(position(number as u64), SkipCounts::default());
                     }
                     2 if !waiting.is_empty() => {
                         let seq = waiting.swap_remove(pick.index(waiting.len()));

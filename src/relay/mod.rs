@@ -23,9 +23,10 @@ use crate::processor::{Chain, ErrorKind, Outcome, ProcessError};
 use crate::record::Record;
 use crate::sink::kafka::QUEUE_OVERHEAD;
 use crate::sink::{DeliveryError, DeliveryErrorKind, SendError, Sink, SinkError};
-use crate::source::{LogBatch, SkipCounts, SkipReason};
+use crate::skip::{SkipCounts, SkipReason};
+use crate::source::LogBatch;
 use crate::telemetry::error_chain;
-use crate::telemetry::status::{PipelineStatus, State, add};
+use crate::telemetry::status::{PipelineStatus, State};
 
 use in_flight::{Failure, Ledger, Progress};
 
@@ -296,7 +297,7 @@ impl<S: Sink> Relay<S> {
     }
 
     fn take(&mut self, batch: LogBatch) {
-        let received = batch.events.len() as u64 + batch.skipped.values().sum::<u64>();
+        let received = batch.events.len() as u64 + batch.skipped.total();
         let again = received.min(self.counted);
         self.counted -= again;
         self.status.count(|totals| totals.received += received - again);
@@ -367,7 +368,7 @@ impl<S: Sink> Relay<S> {
                     self.single_at = self.at();
                     // Each is a boundary, so that what comes before a culprit is not sent again.
                     if let Some((batch, at)) = self.batch.as_ref().zip(self.single_at) {
-                        self.ledger.boundary(batch.end.after(&at), SkipCounts::new());
+                        self.ledger.boundary(batch.end.after(&at), SkipCounts::default());
                     }
                 }
                 true
@@ -409,7 +410,7 @@ impl<S: Sink> Relay<S> {
     /// Counts a skipped event with the batch that it came in.
     fn skip(&mut self, reason: SkipReason) {
         if let Some(batch) = &mut self.batch {
-            add(&mut batch.skipped, reason, 1);
+            batch.skipped.add(reason, 1);
         }
     }
 
@@ -452,7 +453,7 @@ impl<S: Sink> Relay<S> {
             ..
         }) = self.batch.take()
         {
-            self.ledger.boundary(end.after(&before), SkipCounts::new());
+            self.ledger.boundary(end.after(&before), SkipCounts::default());
         }
         self.halted = Some(halt);
     }

@@ -5,14 +5,14 @@
 
 pub mod postgres;
 
-use std::collections::BTreeMap;
 use std::future::Future;
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::event::{ChangeEvent, Operation};
+use crate::event::ChangeEvent;
 use crate::position::Position;
+use crate::skip::SkipCounts;
 use crate::telemetry::status::SourceView;
 
 pub use postgres::PostgresError;
@@ -94,56 +94,6 @@ pub struct LogBatch {
     /// Resuming here is sound once every event of the batch is done. Batches without events move it too, which is how
     /// an outbox that is quiet lets the server recycle its log.
     pub end: Position,
-}
-
-/// Numbers of changes that were seen and not sent, by reason.
-pub type SkipCounts = BTreeMap<SkipReason, u64>;
-
-/// Why a change is not published.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SkipReason {
-    /// A message whose prefix no pattern of the outbox matches.
-    ForeignPrefix,
-    /// A row of a table that is in the publication and in no pattern.
-    UnlistedTable,
-    /// An UPDATE of an outbox table's row.
-    OutboxUpdate,
-    /// A DELETE of an outbox table's row.
-    OutboxDelete,
-    /// A TRUNCATE of an outbox table.
-    OutboxTruncate,
-    /// An event that could not be decoded or lacks what it must have, by the policy `skip`.
-    Invalid,
-    /// An event without a topic, by the policy `skip`.
-    Unroutable,
-    /// An event that was too large or that the sink refused, by the policy `skip`.
-    Rejected,
-}
-
-impl SkipReason {
-    /// An outbox is its INSERTs; applications delete what they inserted, often in the same transaction.
-    pub fn of_outbox_row(operation: Operation) -> Option<Self> {
-        match operation {
-            Operation::Insert => None,
-            Operation::Update => Some(Self::OutboxUpdate),
-            Operation::Delete => Some(Self::OutboxDelete),
-            Operation::Truncate => Some(Self::OutboxTruncate),
-        }
-    }
-
-    /// The metric's label.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::ForeignPrefix => "foreign_prefix",
-            Self::UnlistedTable => "unlisted_table",
-            Self::OutboxUpdate => "outbox_update",
-            Self::OutboxDelete => "outbox_delete",
-            Self::OutboxTruncate => "outbox_truncate",
-            Self::Invalid => "invalid",
-            Self::Unroutable => "unroutable",
-            Self::Rejected => "rejected",
-        }
-    }
 }
 
 /// Why a source ended.

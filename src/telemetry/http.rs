@@ -90,7 +90,7 @@ fn pipeline(status: &PipelineStatus) -> Value {
         .totals
         .skipped
         .iter()
-        .map(|(reason, count)| (reason.label().to_owned(), (*count).into()))
+        .map(|(reason, count)| (reason.label().to_owned(), count.into()))
         .collect();
     json!({
         "name": status.name,

@@ -13,9 +13,9 @@ use serde::Serialize;
 use crate::config::{self, Pipeline};
 use crate::position::Position;
 use crate::relay::in_flight::Progress;
-use crate::source::{SkipCounts, SkipReason};
+use crate::skip::SkipCounts;
 
-use super::metrics::Histogram;
+use super::histogram::Histogram;
 
 /// Where a pipeline's source is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -58,7 +58,7 @@ pub struct Totals {
 impl Totals {
     /// Received and neither published, skipped nor parked yet.
     pub fn in_flight(&self) -> u64 {
-        let done = self.published + self.skipped.values().sum::<u64>() + self.dead_lettered.values().sum::<u64>();
+        let done = self.published + self.skipped.total() + self.dead_lettered.values().sum::<u64>();
         self.received.saturating_sub(done)
     }
 }
@@ -207,9 +207,7 @@ impl PipelineStatus {
         }
         let mut inner = self.inner();
         inner.totals.published += progress.published;
-        for (reason, count) in &progress.skipped {
-            add(&mut inner.totals.skipped, *reason, *count);
-        }
+        inner.totals.skipped.merge(progress.skipped.clone());
         inner.delivery.merge(&progress.delivery);
         inner.end_to_end.merge(&progress.end_to_end);
     }
@@ -301,9 +299,4 @@ impl SourceView {
     pub fn gap_accepted(&self) {
         self.0.count(|totals| totals.accepted_gaps += 1);
     }
-}
-
-/// Adds to a reason's count.
-pub fn add(counts: &mut SkipCounts, reason: SkipReason, count: u64) {
-    *counts.entry(reason).or_default() += count;
 }

@@ -16,7 +16,8 @@ use bytes::Bytes;
 use crate::event::{Change, ChangeEvent, LogMessage, Operation, Oversized, RowChange, Selection};
 use crate::position::{EventPosition, Lsn, Partial, Position, PostgresEventPosition, PostgresPosition};
 use crate::row::{Row, Table, Value};
-use crate::source::{LogBatch, SkipCounts, SkipReason};
+use crate::skip::{SkipCounts, SkipReason};
+use crate::source::LogBatch;
 
 use super::error::PostgresError;
 use super::oversized::OversizedHead;
@@ -79,7 +80,7 @@ impl Assembler {
             position,
             unit: None,
             events: Vec::new(),
-            skipped: SkipCounts::new(),
+            skipped: SkipCounts::default(),
             kept_bytes: 0,
             read_bytes: 0,
             // The first batch tells where the stream begins, so that it is saved before anything else.
@@ -441,7 +442,7 @@ impl Assembler {
     }
 
     fn skip(&mut self, reason: SkipReason) {
-        *self.skipped.entry(reason).or_default() += 1;
+        self.skipped.add(reason, 1);
     }
 
     fn prefix(&mut self, prefix: &str) -> Option<Arc<str>> {
