@@ -1,5 +1,6 @@
 //! Where it goes on: behind what was saved, to the very change. What was saved does not come again, the rest does come.
 
+use std::collections::HashSet;
 use std::io::Write;
 
 use tailpost::position::{Lsn, PostgresPosition};
@@ -264,15 +265,18 @@ fn killed_inside_a_large_transaction(count: usize, write: impl FnOnce(&TestBed))
     assert!(before < count, "all {count} came before it was killed");
     relay.rewrite(&bed.fill(GATED));
     relay.start();
-    reader.until("all", |records| records.len() >= count);
-    eventually(DEADLINE, "nothing in flight", || {
-        relay.metric("tailpost_in_flight_events", &[]) == 0.0
+    let number = |record: &Record| -> usize { record.value_text().unwrap().parse().unwrap() };
+    let (mut seen, mut looked_at) = (HashSet::new(), 0);
+    reader.until("each message", |records| {
+        seen.extend(records[looked_at..].iter().map(number));
+        looked_at = records.len();
+        seen.len() == count
     });
-    relay.metrics().unwrap().assert_accounted();
+    relay.wait_settled(1);
     let mut times = vec![0_u32; count];
     let mut repeated = 0;
     for record in reader.all() {
-        let number: usize = record.value_text().unwrap().parse().unwrap();
+        let number = number(record);
         times[number] += 1;
         if times[number] > 1 {
             repeated += 1;
@@ -285,8 +289,6 @@ fn killed_inside_a_large_transaction(count: usize, write: impl FnOnce(&TestBed))
         }
     }
     println!("{repeated} of {count} came again, {before} had come before it was killed");
-    let lost = times.iter().filter(|times| **times == 0).count();
-    assert_eq!(lost, 0);
 }
 
 #[test]
