@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build check test servers-test demo up down
+.PHONY: help setup build check test servers-test test-versions versions-test demo up down
 
 # CI takes the committed Cargo.lock or fails; a developer's build may update it.
 LOCKED := $(if $(CI),--locked)
@@ -13,7 +13,7 @@ export RUSTUP_TOOLCHAIN := $(TOOLCHAIN)
 endif
 
 help: ## what there is
-	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup: ## install what building and testing need; quick when nothing is missing
 	@tools/setup.sh
@@ -37,6 +37,17 @@ test: check ## check, then tests over real servers, then the demo
 servers-test:
 	cargo test --test main $(LOCKED)
 	@$(MAKE) --no-print-directory demo
+
+# What depends on the server most: the example, ways in, slots that are lost, shutdowns and crashes. Not part of `test`.
+VERSIONS := pg15 pg16 pg17 pg18
+OF_EACH_VERSION := delivery::the_example connection::each slot:: refusal::a_server outage::a_fast outage::a_postgres
+
+test-versions: ## a part of the tests over every PostgreSQL that can be fetched here
+	tools/servers.sh with pg kafka -- $(MAKE) --no-print-directory versions-test
+
+versions-test:
+	set -e; for version in $(VERSIONS); do echo "--- $$version"; tools/servers.sh bin $$version; \
+	TAILPOST_TEST_PG_KIND=$$version cargo test --test main $(LOCKED) -- $(OF_EACH_VERSION); done
 
 # The development profile: everything is built already after `make check`, and the demo measures nothing.
 demo: ## the whole way on this machine, by itself

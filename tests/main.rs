@@ -23,6 +23,7 @@ mod connection;
 mod crash;
 mod delivery;
 mod gaps;
+mod memory;
 mod ordering;
 mod outage;
 mod outbox;
