@@ -466,3 +466,6 @@ async fn until(moment: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;
