@@ -39,7 +39,7 @@ servers-test:
 	@$(MAKE) --no-print-directory demo
 
 # What depends on the server most: the example, ways in, slots that are lost, shutdowns and crashes. Not part of `test`.
-VERSIONS := pg15 pg16 pg17 pg18
+VERSIONS ?= pg15 pg16 pg17 pg18
 OF_EACH_VERSION := delivery::the_example connection::each slot:: refusal::a_server outage::a_fast outage::a_postgres
 
 test-versions: ## a part of the tests over every PostgreSQL that can be fetched here

@@ -83,7 +83,10 @@ fn a_stuck_sink_neither_costs_the_slot_nor_hangs_the_checkpointer() {
 
     // Closed in time, the slot is still there when there is room again.
     get_stuck(&bed, &broker);
-    write_log(&bed, 5);
+    eventually(DEADLINE, "the slot is about to be lost", || {
+        write_log(&bed, 1);
+        bed.wal_status().as_deref() == Some("unreserved")
+    });
     let said = relay.wait_log("connection closed until there is room");
     assert!(
         said.contains("about to be lost") && said.contains("unreserved"),
