@@ -56,12 +56,13 @@ fn a_gigabyte_that_waits_for_a_broker_takes_little_memory() {
     relay.wait_ready();
     bed.app().emit("outbox", "{\"payload\": 1}");
     relay.wait_published(1);
-    broker.freeze();
+    let frozen = broker.freeze();
     fill(&bed, 50_000, 20_000);
     wait_full(&relay, &bed);
     assert_small(&relay);
     // Gone in place of frozen.
     broker.kill();
+    frozen.thaw();
     relay.wait_not_ready("no Kafka broker answers");
     wait_full(&relay, &bed);
     assert_small(&relay);

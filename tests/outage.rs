@@ -60,7 +60,7 @@ fn a_fast_shutdown_does_not_wait_for_a_stuck_sink() {
     relay.wait_ready();
     let load = Load::start_held(&bed, PLAN);
     under_way(&relay, &load, 5000);
-    broker.freeze();
+    let frozen = broker.freeze();
     load.allow(5000);
     eventually(DEADLINE, "as much in flight as may be", || {
         relay.metric("tailpost_in_flight_events", &[]) >= 500.0 && load.committed() >= 10_000
@@ -69,7 +69,7 @@ fn a_fast_shutdown_does_not_wait_for_a_stuck_sink() {
     server.down();
     relay.wait_log("the server is shutting down");
     server.up();
-    broker.thaw();
+    frozen.thaw();
     let committed = load.finish();
     relay.wait_ready();
     bed.wait_confirmed_to_the_end();
@@ -114,11 +114,11 @@ fn a_broker_that_is_frozen_beyond_timeouts_and_one_that_crashes_lose_nothing() {
     let away = "no Kafka broker answers";
 
     under_way(&relay, &load, PLAN.messages / 4);
-    broker.freeze();
+    let frozen = broker.freeze();
     load.allow(PLAN.messages / 4);
     relay.wait_not_ready(away);
     relay.wait_log(away);
-    broker.thaw();
+    frozen.thaw();
     relay.wait_ready();
 
     under_way(&relay, &load, PLAN.messages / 4);
@@ -199,10 +199,10 @@ fn a_silent_server_is_noticed_and_read_again_when_it_wakes() {
     relay.wait_ready();
     publish(&bed, &mut relay, 1);
     // Its connections stay open, as those of a machine that is gone do.
-    server.freeze();
+    let frozen = server.freeze();
     relay.wait_log("the server was silent for");
     relay.wait_not_ready("waiting: ");
-    server.thaw();
+    frozen.thaw();
     relay.wait_ready();
     publish(&bed, &mut relay, 2);
     bed.reader(&["events"]).exactly(2);

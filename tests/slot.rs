@@ -1,6 +1,6 @@
 //! A slot that the server gives up, and one that it is about to give up.
 
-use crate::support::server::OwnServer;
+use crate::support::server::{Frozen, OwnServer};
 use crate::support::{DEADLINE, Emit, OUTBOX, TestBed, eventually, message, variable};
 
 /// A server that keeps 4 MB of log for a slot, in segments of 1 MB.
@@ -20,6 +20,13 @@ fn write_log(bed: &TestBed, megabytes: i32) {
     }
 }
 
+/// Lets the server throw away what it may. It must be able to: a checkpointer that waits for a reader waits for ever.
+fn checkpoint(bed: &TestBed) {
+    let mut admin = bed.admin();
+    admin.batch_execute("SET statement_timeout = '60s'").unwrap();
+    admin.batch_execute("CHECKPOINT").unwrap();
+}
+
 #[test]
 fn an_invalidated_slot_ends_the_pipeline_and_an_accepted_gap_goes_on() {
     let server = short_of_space();
@@ -34,7 +41,7 @@ fn an_invalidated_slot_ends_the_pipeline_and_an_accepted_gap_goes_on() {
 
     bed.app().emit("outbox", &message("Order", "1", "Changed", "2"));
     write_log(&bed, 8);
-    bed.admin().batch_execute("CHECKPOINT").unwrap();
+    checkpoint(&bed);
     eventually(DEADLINE, "the slot is lost", || {
         bed.wal_status().as_deref() == Some("lost")
     });
@@ -82,7 +89,7 @@ fn a_stuck_sink_neither_costs_the_slot_nor_hangs_the_checkpointer() {
     relay.wait_published(1);
 
     // Closed in time, the slot is still there when there is room again.
-    get_stuck(&bed, &broker);
+    let frozen = get_stuck(&bed, &broker);
     eventually(DEADLINE, "the slot is about to be lost", || {
         write_log(&bed, 1);
         bed.wal_status().as_deref() == Some("unreserved")
@@ -94,30 +101,31 @@ fn a_stuck_sink_neither_costs_the_slot_nor_hangs_the_checkpointer() {
     );
     relay.wait_not_ready("about to be lost");
     eventually(DEADLINE, "nobody reads the slot", || bed.active_pid().is_none());
-    broker.thaw();
+    frozen.thaw();
     relay.wait_ready();
     relay.wait_published(101);
     bed.reader(&["events"]).exactly(101);
     bed.wait_confirmed_to_the_end();
 
     // Nothing helps: the server goes on without the slot.
-    get_stuck(&bed, &broker);
+    let frozen = get_stuck(&bed, &broker);
     // More than all socket buffers take, so that the server's process would wait for us.
     write_log(&bed, 12);
     eventually(DEADLINE, "the connection closed again", || bed.active_pid().is_none());
-    bed.admin().batch_execute("CHECKPOINT").unwrap();
+    checkpoint(&bed);
     eventually(DEADLINE, "the slot is lost", || {
         bed.wal_status().as_deref() == Some("lost")
     });
     relay.expect_error("invalidated");
-    broker.thaw();
+    frozen.thaw();
     assert_eq!(relay.wait_exit(DEADLINE), 1);
     assert!(relay.log().contains("--accept-gap"), "{}", relay.log());
 }
 
 /// More messages than may be in flight, to a broker that takes none.
-fn get_stuck(bed: &TestBed, broker: &OwnServer) {
-    broker.freeze();
+fn get_stuck<'a>(bed: &TestBed, broker: &'a OwnServer) -> Frozen<'a> {
+    let frozen = broker.freeze();
     let messages = vec![message("Order", "1", "Created", "1"); 100];
     bed.app().emit_all("outbox", &messages).unwrap();
+    frozen
 }

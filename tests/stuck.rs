@@ -43,7 +43,7 @@ fn a_broker_frozen_for_longer_than_wal_sender_timeout_costs_no_connection() {
     let load = Load::start_held(&bed, PLAN);
     load.allow(1000);
     eventually(DEADLINE, "some published", || relay.published() > 0);
-    broker.freeze();
+    let frozen = broker.freeze();
     load.allow(PLAN.messages);
     wait_stuck(&relay, &load, 500);
     // One status update a second: each that the server notes is one more second for which it was kept waiting.
@@ -59,7 +59,7 @@ fn a_broker_frozen_for_longer_than_wal_sender_timeout_costs_no_connection() {
         replies.insert(row.expect("the same connection").get::<_, Option<String>>(0));
         replies.len() > timeout_s + 3
     });
-    broker.thaw();
+    frozen.thaw();
     let committed = load.finish();
     relay.wait_published(committed.count());
     assert_eq!(bed.active_pid(), Some(walsender));
@@ -78,7 +78,7 @@ fn a_sink_stuck_for_stall_timeout_frees_the_server_until_there_is_room() {
     let load = Load::start_held(&bed, PLAN);
     load.allow(1000);
     eventually(DEADLINE, "some published", || relay.published() > 0);
-    broker.freeze();
+    let frozen = broker.freeze();
     load.allow(PLAN.messages);
     let said = relay.wait_log("connection closed until there is room");
     assert!(said.contains("nothing could be handed over"), "{said}");
@@ -91,7 +91,7 @@ fn a_sink_stuck_for_stall_timeout_frees_the_server_until_there_is_room() {
         "{}",
         relay.log()
     );
-    broker.thaw();
+    frozen.thaw();
     relay.wait_ready();
     let committed = load.finish();
     relay.wait_published(committed.count());
@@ -109,7 +109,7 @@ fn sigterm_with_a_stuck_sink_ends_when_drain_timeout_is_over_and_a_second_one_at
     let load = Load::start_held(&bed, PLAN);
     load.allow(1000);
     eventually(DEADLINE, "some published", || relay.published() > 0);
-    broker.freeze();
+    let frozen = broker.freeze();
     load.allow(PLAN.messages);
     wait_stuck(&relay, &load, 200);
     let committed = load.finish();
@@ -131,7 +131,7 @@ fn sigterm_with_a_stuck_sink_ends_when_drain_timeout_is_over_and_a_second_one_at
     assert_eq!(relay.wait_exit(DEADLINE), 1);
     assert_eq!(relay.count_log("stopped at once"), 1, "{}", relay.log());
 
-    broker.thaw();
+    frozen.thaw();
     relay.start_with(&["--once"]);
     assert_eq!(relay.wait_exit(DEADLINE), 0, "{}", relay.log());
     // What the broker had in its sockets when it was frozen may come twice.

@@ -138,44 +138,27 @@ impl OwnServer {
         self.tool(&["kill", &self.name]);
     }
 
-    /// Stops all its processes where they stand; their connections stay open.
-    pub fn freeze(&self) {
-        self.signal(Signal::STOP);
+    /// Stops all its processes where they stand, until the guard ends; their connections stay open.
+    pub fn freeze(&self) -> Frozen<'_> {
+        let pids = self.pids().unwrap_or_else(|| panic!("{} is not up", self.name));
+        signal(&pids, Signal::STOP);
+        Frozen(self)
     }
 
-    pub fn thaw(&self) {
-        self.signal(Signal::CONT);
-    }
-
-    /// Its processes: the first is the one that started the others.
-    pub fn pids(&self) -> Vec<i32> {
+    /// Its processes, while it is up: the first is the one that started the others.
+    pub fn pids(&self) -> Option<Vec<i32>> {
         let status = self.tool(&["status"]);
         let status = String::from_utf8_lossy(&status.stdout).into_owned();
         let instance = self.name.split_once('@').expect("an instance").1;
-        let line = status
-            .lines()
-            .find(|line| {
-                line.split_whitespace()
-                    .next()
-                    .is_some_and(|name| name.ends_with(instance))
-            })
-            .unwrap_or_else(|| panic!("{} is not in\n{status}", self.name));
-        let pid = line
-            .split_whitespace()
-            .skip_while(|word| *word != "pid")
-            .nth(1)
-            .and_then(|pid| pid.parse().ok())
-            .unwrap_or_else(|| panic!("{} is not up: {line}", self.name));
+        let line = status.lines().find(|line| {
+            let name = line.split_whitespace().next();
+            name.is_some_and(|name| name.ends_with(instance))
+        })?;
+        let pid = line.split_whitespace().skip_while(|word| *word != "pid").nth(1)?;
+        let pid: i32 = pid.parse().ok()?;
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
         let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
-        std::iter::once(pid).chain(children).collect()
-    }
-
-    fn signal(&self, signal: Signal) {
-        for pid in self.pids() {
-            // A child may have ended since we looked.
-            let _ = kill_process(Pid::from_raw(pid).expect("a pid"), signal);
-        }
+        Some(std::iter::once(pid).chain(children).collect())
     }
 
     fn tool(&self, arguments: &[&str]) -> Output {
@@ -202,5 +185,28 @@ impl Drop for OwnServer {
             Ok(output) if output.status.success() => {}
             other => eprintln!("{} could not be wiped: {other:?}", self.name),
         }
+    }
+}
+
+/// A server that stands still; it goes on when this is dropped. A test that fails must let it go, or nothing could be
+/// cleaned up.
+#[must_use]
+pub struct Frozen<'a>(&'a OwnServer);
+
+impl Frozen<'_> {
+    pub fn thaw(self) {}
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        // It may have been killed meanwhile.
+        signal(&self.0.pids().unwrap_or_default(), Signal::CONT);
+    }
+}
+
+fn signal(pids: &[i32], signal: Signal) {
+    for pid in pids {
+        // A child may have ended since we looked.
+        let _ = kill_process(Pid::from_raw(*pid).expect("a pid"), signal);
     }
 }
