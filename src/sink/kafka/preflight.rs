@@ -46,7 +46,7 @@ pub async fn preflight(kafka: &config::Kafka, pipeline: &config::Pipeline) -> Ve
     let brokers = metadata.brokers().len();
     findings.push(Finding::good(
         format!("Kafka {}", kafka.brokers),
-        format!("{brokers} brokers answer"),
+        format!("answers; brokers in the cluster: {brokers}"),
     ));
     for name in named_topics(kafka, pipeline) {
         let known = metadata.topics().iter().find(|topic| topic.name() == name);
