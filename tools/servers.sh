@@ -12,7 +12,7 @@
 #   tools/servers.sh with   NAME... -- COMMAND        for tests: COMMAND with these servers and their environment. Those that
 #                                      are up are used as they are; the others start from nothing and are stopped afterwards
 #
-# NAME: pg (the newest on this host), pg15, pg16, pg17, pg18, kafka.
+# NAME: pg (the newest on this host), pg14, pg15, pg16, pg17, pg18, kafka.
 #       NAME@INSTANCE is one more of its kind with its own data: for a test that restarts, kills or ruins its server.
 #
 # Environment, for each start (of an instance: PG15_RUIN_OPTS, PG15_RUIN_PORT for pg15@ruin; its OPTS default to the kind's):

@@ -61,6 +61,7 @@ postgres_fetch() {
     case $version in
       17) suite=trixie ;;
       18) suite=forky ;;
+      14) postgres_from_maven "$version" 14.20.0; return ;;
       16) postgres_from_maven "$version" 16.9.0; return ;;
       *) die "PostgreSQL $version is not offered here: install it, or set TAILPOST_TEST_PG_URL and TAILPOST_TEST_PG_ADMIN_URL" ;;
     esac
