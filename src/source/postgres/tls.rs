@@ -216,3 +216,6 @@ pub(super) fn server_end_point(certificate: &CertificateDer<'_>) -> Option<Vec<u
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;
