@@ -44,13 +44,6 @@ struct Written {
 }
 
 impl Load {
-    /// Starts writing, up to the plan's end.
-    pub fn start(bed: &TestBed, plan: Plan) -> Self {
-        let load = Self::start_held(bed, plan);
-        load.allow(plan.messages);
-        load
-    }
-
     /// Starts writers that wait for [`Load::allow`].
     pub fn start_held(bed: &TestBed, plan: Plan) -> Self {
         let gate = Arc::new(Gate {

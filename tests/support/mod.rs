@@ -1,7 +1,5 @@
 //! What the tests share: servers, a bed of one's own on them, the binary as a child, and readers of what came out.
 
-#![allow(dead_code, reason = "the harness is there before all the behaviours that use it")]
-
 pub mod bed;
 pub mod cli;
 pub mod kafka;

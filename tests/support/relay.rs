@@ -284,14 +284,6 @@ impl Relay {
         self.signal(Signal::TERM);
     }
 
-    pub fn sigstop(&self) {
-        self.signal(Signal::STOP);
-    }
-
-    pub fn sigcont(&self) {
-        self.signal(Signal::CONT);
-    }
-
     /// Kills it and waits until it is gone, its sockets with it.
     pub fn sigkill(&mut self) {
         let (mut child, reader) = self.child.take().expect("it runs");

@@ -18,8 +18,17 @@ use crate::telemetry::status::PipelineStatus;
 
 use super::error::delivery_error;
 
-/// librdkafka's default; lowered where a topic takes less.
-pub(super) const DEFAULT_BATCH_SIZE: u64 = 1_000_000;
+/// librdkafka's default for `batch.size`.
+const DEFAULT_BATCH_SIZE: u64 = 1_000_000;
+
+/// The file's `batch.size`, or the default; lowered later where a topic takes less.
+pub(super) fn wanted_batch_size(kafka: &config::Kafka) -> u64 {
+    let given = kafka.client_conf.iter().find(|(name, _)| name == "batch.size");
+    // What is no number is refused by librdkafka, which names it.
+    given
+        .and_then(|(_, value)| value.expose_secret().parse().ok())
+        .unwrap_or(DEFAULT_BATCH_SIZE)
+}
 
 /// Settings of every client of this sink.
 pub(super) fn client_config(kafka: &config::Kafka) -> ClientConfig {
@@ -65,7 +74,7 @@ pub(super) fn producer_config(kafka: &config::Kafka, max_events: usize, batch_si
         // The topics' own limits hold, and are checked before a record is sent.
         client.set("message.max.bytes", "1000000000");
     }
-    if !given("batch.size") || batch_size < DEFAULT_BATCH_SIZE {
+    if !given("batch.size") || batch_size < wanted_batch_size(kafka) {
         // A batch larger than its topic's limit fails as a whole, with every record in it.
         client.set("batch.size", batch_size.to_string());
     }

@@ -27,7 +27,7 @@ use crate::telemetry::status::PipelineStatus;
 
 use super::{DeliveryError, DeliveryErrorKind, SendError, Sink, SinkError};
 
-use client::{Context, DEFAULT_BATCH_SIZE, client_config, producer_config};
+use client::{Context, client_config, producer_config, wanted_batch_size};
 use topics::{Admin, SharedProducer, Topic, batch_len, prepare};
 
 pub use error::KafkaSinkError;
@@ -82,7 +82,8 @@ impl KafkaSink {
         let unreachable = Arc::new(AtomicBool::new(false));
         // Troubles of a former life are over, or will be found anew: by the new producer as soon as it is made.
         status.sink_trouble(None);
-        let producer = make_producer(&config, max_events, DEFAULT_BATCH_SIZE, &acks, &status, &unreachable)?;
+        let batch_size = wanted_batch_size(&config);
+        let producer = make_producer(&config, max_events, batch_size, &acks, &status, &unreachable)?;
         let probe = tokio::spawn(probe(Arc::downgrade(&producer), Arc::clone(&unreachable)));
         let admin = Admin::from_config(&client_config(&config)).map_err(|error| error::client_error(&error))?;
         let compressed = client::is_compressed(&config);
@@ -95,7 +96,7 @@ impl KafkaSink {
             queue_full: false,
             refused: None,
             compressed,
-            batch_size: DEFAULT_BATCH_SIZE,
+            batch_size,
             next_batch_size: None,
             acks,
             status,
@@ -248,11 +249,16 @@ impl Sink for KafkaSink {
                 // A new producer starts a new sequence: it may not overtake what the old one has on its way.
                 self.fewer_outstanding_than(1).await;
                 let (config, acks, status) = (&self.config, &self.acks, &self.status);
-                self.producer = make_producer(config, self.max_events, batch_size, acks, status, &self.unreachable)?;
+                let made = make_producer(config, self.max_events, batch_size, acks, status, &self.unreachable)?;
+                let old = std::mem::replace(&mut self.producer, made);
                 self.probe.abort();
                 self.probe = tokio::spawn(probe(Arc::downgrade(&self.producer), Arc::clone(&self.unreachable)));
                 self.batch_size = batch_size;
                 self.next_batch_size = None;
+                // Dropping it waits for its threads.
+                if tokio::task::spawn_blocking(move || drop(old)).await.is_err() {
+                    tracing::error!("the Kafka producer failed while it was closed");
+                }
                 continue;
             }
             if self.queue_full {
