@@ -3,6 +3,7 @@
 use crate::config::pipeline::{ErrorPolicies, ErrorPolicy};
 use crate::event::{Change, ChangeEvent, Selection};
 use crate::position::EventPosition;
+use crate::skip::SkipReason;
 
 /// An event that cannot go its way, for the pipeline's error policy.
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +56,15 @@ impl ErrorKind {
             Self::Invalid => "invalid",
             Self::Unroutable => "unroutable",
             Self::Rejected => "rejected",
+        }
+    }
+
+    /// What it is counted as where the policy skips it.
+    pub fn skip_reason(self) -> SkipReason {
+        match self {
+            Self::Invalid => SkipReason::Invalid,
+            Self::Unroutable => SkipReason::Unroutable,
+            Self::Rejected => SkipReason::Rejected,
         }
     }
 

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Delivery, ErrorPolicies, ErrorPolicy};
 use crate::event::ChangeEvent;
 use crate::position::{EventPosition, Position};
-use crate::processor::{Chain, ErrorKind, Outcome, ProcessError};
+use crate::processor::{Chain, Outcome, ProcessError};
 use crate::record::Record;
 use crate::sink::kafka::QUEUE_OVERHEAD;
 use crate::sink::{DeliveryError, DeliveryErrorKind, SendError, Sink, SinkError};
@@ -416,14 +416,10 @@ impl<S: Sink> Relay<S> {
 
     /// An event that no record could be made of, by its policy.
     fn refuse(&mut self, error: ProcessError, at: EventPosition) -> Option<HaltError> {
-        let (policy, reason) = match error.kind() {
-            ErrorKind::Invalid => (self.policies.invalid, SkipReason::Invalid),
-            ErrorKind::Unroutable => (self.policies.unroutable, SkipReason::Unroutable),
-            ErrorKind::Rejected => (self.policies.rejected, SkipReason::Rejected),
-        };
-        match policy {
+        match error.kind().policy(&self.policies) {
             ErrorPolicy::Halt => Some(HaltError::Process { error }),
             ErrorPolicy::Skip => {
+                let reason = error.kind().skip_reason();
                 tracing::warn!(at = %at, reason = reason.label(), error = %error, "event skipped");
                 self.skip(reason);
                 None

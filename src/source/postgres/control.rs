@@ -27,6 +27,8 @@ pub(super) struct Control {
     client: Client,
     /// Drives the connection; its end says why the connection ended.
     driver: JoinHandle<Result<(), tokio_postgres::Error>>,
+    /// `server_version_num`, such as 170012.
+    version: u32,
 }
 
 /// A replication slot, as `pg_replication_slots` has it.
@@ -93,7 +95,15 @@ impl Control {
         };
         // The client's own limit ends with the TCP connection; a server can fall silent behind it.
         match timeout(limit, connecting).await {
-            Ok(Ok((client, driver))) => Ok(Self { client, driver }),
+            Ok(Ok((client, driver))) => {
+                let mut control = Self {
+                    client,
+                    driver,
+                    version: 0,
+                };
+                control.version = control.setting("server_version_num").await?.parse().unwrap_or(0);
+                Ok(control)
+            }
             Ok(Err(error)) => {
                 let action = format!("connect to PostgreSQL at {}", endpoint.address());
                 let error = PostgresError::control(action, error);
@@ -136,8 +146,8 @@ impl Control {
     }
 
     /// The server's version as `server_version_num`, such as 170012.
-    pub(super) async fn version(&self) -> Result<u32, PostgresError> {
-        Ok(self.setting("server_version_num").await?.parse().unwrap_or(0))
+    pub(super) fn version(&self) -> u32 {
+        self.version
     }
 
     pub(super) async fn in_recovery(&self) -> Result<bool, PostgresError> {
@@ -171,7 +181,7 @@ impl Control {
 
     pub(super) async fn slot(&self, name: &str) -> Result<Option<SlotFacts>, PostgresError> {
         const ACTION: &str = "read the replication slot";
-        let invalidation = if self.version().await? >= 170_000 {
+        let invalidation = if self.version >= 170_000 {
             "invalidation_reason::text"
         } else {
             "NULL::text"

@@ -57,7 +57,7 @@ async fn look(
     )?;
     let version = control.setting("server_version").await?;
     let subject = format!("PostgreSQL {}", endpoint.address());
-    if control.version().await? < OLDEST_VERSION {
+    if control.version() < OLDEST_VERSION {
         return Err(PostgresError::Version { found: version });
     }
     findings.push(Finding::good(subject, format!("version {version}")));

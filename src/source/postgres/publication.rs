@@ -41,8 +41,12 @@ pub(super) async fn ensure(
             .await?;
         tracing::info!(publication = name, statement, "publication made");
     }
+    let known = if selector.has_tables() {
+        control.tables().await?
+    } else {
+        Vec::new()
+    };
     for pattern in selector.table_patterns().filter(|pattern| pattern.is_literal()) {
-        let known = control.tables().await?;
         if !known.iter().any(|table| pattern.matches(&table.schema, &table.name)) {
             tracing::warn!(
                 table = pattern.as_str(),

@@ -97,7 +97,7 @@ async fn open_at(
     let control = Control::connect(&config.dsn, endpoint, tls).await?;
     let in_recovery = control.in_recovery().await?;
     session_attributes(attributes, in_recovery)?;
-    if control.version().await? < OLDEST_VERSION {
+    if control.version() < OLDEST_VERSION {
         return Err(PostgresError::Version {
             found: control.setting("server_version").await?,
         });
