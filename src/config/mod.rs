@@ -9,7 +9,6 @@
 
 mod document;
 pub mod dsn;
-mod dsn_syntax;
 pub mod environment;
 pub mod error;
 mod file;

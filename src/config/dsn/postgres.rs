@@ -1,20 +1,18 @@
 //! Data source names of PostgreSQL: a URL or key=value pairs, as libpq reads them.
-//!
-//! An error here never holds a piece of the DSN: in a malformed one, any piece can be part of the password. Errors name
-//! options from the known vocabulary only.
 
 use std::fmt;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use thiserror::Error;
 use tokio_postgres::Config;
 use tokio_postgres::config::{ChannelBinding, Host, LoadBalanceHosts, TargetSessionAttrs};
 
-use super::dsn_syntax::{Setting, percent_encode, settings};
-use super::pipeline::{Ssl, SslMode};
-use super::suggest::nearest;
+use super::syntax::{Setting, bracketed, pair_settings, percent_encode, url_settings};
+use super::{DsnError, filled, readable, word};
+use crate::config::pipeline::{Ssl, SslMode};
+use crate::config::suggest::nearest;
+
+const SHAPE: &str = "a URL (`postgres://user@host:5432/database`) or key=value pairs (`host=... user=...`)";
 
 /// Where and how to connect. Its Debug and Display leave the password out.
 #[derive(Clone)]
@@ -23,56 +21,6 @@ pub struct PostgresDsn {
     pub config: Config,
     /// What is verified, and with which files.
     pub ssl: Ssl,
-}
-
-/// What is wrong with a DSN.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum DsnError {
-    #[error("expected a URL (`postgres://user@host:5432/database`) or key=value pairs (`host=... user=...`)")]
-    Shape,
-    #[error("value without its closing quote")]
-    Quote,
-    #[error("the {part} holds a % that is no percent-encoding: write %25 for the character itself")]
-    Percent { part: &'static str },
-    #[error(
-        "the {part} holds an unencoded `@`, `:` or `/`: percent-encode the password's special characters (@ is %40, : is %3A, / is %2F)"
-    )]
-    Unencoded { part: &'static str },
-    #[error("a zero byte, which PostgreSQL cannot take")]
-    Zero,
-    #[error("option {number} is not known{}", suggest(*.suggestion))]
-    UnknownOption {
-        number: usize,
-        suggestion: Option<&'static str>,
-    },
-    #[error("option `{option}` is not supported: remove it")]
-    Unsupported { option: &'static str },
-    #[error("option `{option}`: expected {expected}{}", suggest(*.suggestion))]
-    Value {
-        option: &'static str,
-        expected: &'static str,
-        suggestion: Option<&'static str>,
-    },
-    #[error("option `{option}` is given more than once")]
-    Repeated { option: &'static str },
-    #[error("expected a host: a name, an address, or the folder of a unix socket")]
-    NoHost,
-    #[error("{what} for {hosts} hosts: expected one for all or one for each")]
-    Uneven { what: &'static str, hosts: usize },
-    #[error("the file of `{option}` cannot be read: {kind}")]
-    File { option: &'static str, kind: io::ErrorKind },
-    #[error("`{present}` without `{missing}`: expected both or none")]
-    Pair {
-        present: &'static str,
-        missing: &'static str,
-    },
-    #[error("`sslrootcert=system` needs `sslmode=verify-full`: the system's authorities vouch for any host")]
-    WeakSystemRoots,
-}
-
-fn suggest(word: Option<&str>) -> String {
-    word.map_or_else(String::new, |word| format!("; did you mean `{word}`?"))
 }
 
 const OPTIONS: [&str; 22] = [
@@ -181,14 +129,6 @@ fn host_text(host: &Host) -> String {
     }
 }
 
-fn bracketed(name: &str) -> String {
-    if name.contains(':') {
-        format!("[{name}]")
-    } else {
-        percent_encode(name)
-    }
-}
-
 impl fmt::Debug for PostgresDsn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresDsn")
@@ -231,7 +171,7 @@ impl Builder {
         }
         self.given.push(option);
         if setting.value.contains(&0) {
-            return self.errors.push(DsnError::Zero);
+            return self.errors.push(DsnError::Zero { server: "PostgreSQL" });
         }
         if option == "password" {
             self.config.password(setting.value);
@@ -393,7 +333,9 @@ impl Builder {
             });
         }
         if !given("host") && !given("hostaddr") {
-            self.errors.push(DsnError::NoHost);
+            self.errors.push(DsnError::NoHost {
+                socket: "the folder of a unix socket",
+            });
         }
         let hosts = self.hosts.max(self.addresses);
         if self.hosts > 0 && self.addresses > 0 && self.hosts != self.addresses {
@@ -408,7 +350,10 @@ impl Builder {
         let mode = match self.mode {
             None if self.system_roots => SslMode::VerifyFull,
             Some(mode) if self.system_roots && mode != SslMode::VerifyFull => {
-                self.errors.push(DsnError::WeakSystemRoots);
+                self.errors.push(DsnError::WeakSystemRoots {
+                    given: "sslrootcert=system",
+                    needed: "sslmode=verify-full",
+                });
                 mode
             }
             Some(SslMode::Require) if self.root_cert.is_some() => SslMode::VerifyCa,
@@ -436,33 +381,19 @@ impl Builder {
     }
 }
 
-fn filled<'v>(option: &'static str, value: &'v str) -> Result<&'v str, DsnError> {
-    let wrong = DsnError::Value {
-        option,
-        expected: "a value that is not empty",
-        suggestion: None,
-    };
-    if value.is_empty() { Err(wrong) } else { Ok(value) }
-}
-
-fn word<T: Copy>(
-    option: &'static str,
-    value: &str,
-    words: &[(&'static str, T)],
-    expected: &'static str,
-) -> Result<T, DsnError> {
-    words
-        .iter()
-        .find(|(word, _)| *word == value)
-        .map(|(_, meaning)| *meaning)
-        .ok_or_else(|| {
-            let suggestion = nearest(value, words.iter().map(|(word, _)| *word));
-            DsnError::Value {
-                option,
-                expected,
-                suggestion,
-            }
-        })
+/// A URL's settings, or those of pairs.
+fn settings(text: &str) -> Result<Vec<Setting>, DsnError> {
+    match text
+        .strip_prefix("postgres://")
+        .or_else(|| text.strip_prefix("postgresql://"))
+    {
+        Some(rest) => url_settings(rest, SHAPE),
+        // Another scheme's URL: a key never has a colon.
+        None if text.find("://").is_some_and(|at| !text[..at].contains(['=', ' '])) => {
+            Err(DsnError::Shape { expected: SHAPE })
+        }
+        None => pair_settings(text, SHAPE),
+    }
 }
 
 /// None: no number. Some(None): no limit.
@@ -474,19 +405,6 @@ fn seconds(value: &str) -> Option<Option<Duration>> {
             .filter(|&seconds| seconds > 0)
             .map(Duration::from_secs),
     )
-}
-
-fn readable(option: &'static str, value: &str) -> Result<PathBuf, DsnError> {
-    let failed = |kind| DsnError::File { option, kind };
-    let path = Path::new(value);
-    let metadata = std::fs::File::open(path)
-        .and_then(|file| file.metadata())
-        .map_err(|err| failed(err.kind()))?;
-    if metadata.is_dir() {
-        Err(failed(io::ErrorKind::IsADirectory))
-    } else {
-        Ok(path.to_owned())
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Splits a PostgreSQL DSN, in either spelling, into its settings. Knows no option but those that a URL has places for.
+//! Splits a DSN, a URL or key=value pairs, into its settings. Knows no option but those that a URL has places for.
 
-use super::dsn::DsnError;
+use super::DsnError;
 
 /// One option as it was given. Bytes, because a percent-encoded password need not be UTF-8.
 pub(super) struct Setting {
@@ -10,21 +10,11 @@ pub(super) struct Setting {
     pub(super) value: Vec<u8>,
 }
 
-/// All settings in their order; an empty value of a URL's place is no setting.
-pub(super) fn settings(text: &str) -> Result<Vec<Setting>, DsnError> {
-    match text
-        .strip_prefix("postgres://")
-        .or_else(|| text.strip_prefix("postgresql://"))
-    {
-        Some(rest) => url_settings(rest),
-        // Another scheme's URL: a key never has a colon.
-        None if text.find("://").is_some_and(|at| !text[..at].contains(['=', ' '])) => Err(DsnError::Shape),
-        None => pair_settings(text),
-    }
-}
-
-/// `user:password@host:port,host:port/database?option=value&option=value`
-fn url_settings(text: &str) -> Result<Vec<Setting>, DsnError> {
+/// What a URL has after its scheme: `user:password@host:port,host:port/database?option=value&option=value`.
+///
+/// The places are called user, password, host, port and dbname; one that is empty is no setting. `expected` is for the
+/// error about a text of another shape.
+pub(super) fn url_settings(text: &str, expected: &'static str) -> Result<Vec<Setting>, DsnError> {
     let mut settings = Vec::new();
     let mut push = |name: &str, value: Vec<u8>| {
         if !value.is_empty() {
@@ -53,7 +43,8 @@ fn url_settings(text: &str) -> Result<Vec<Setting>, DsnError> {
             part: "part before the host",
         });
     }
-    let (hosts, ports) = hosts_and_ports(authority)?;
+    let shape = || DsnError::Shape { expected };
+    let (hosts, ports) = hosts_and_ports(authority, shape)?;
     push("host", hosts);
     push("port", ports);
     push("dbname", percent_decode(database, "database")?);
@@ -62,8 +53,8 @@ fn url_settings(text: &str) -> Result<Vec<Setting>, DsnError> {
         .flat_map(|query| query.split('&'))
         .filter(|pair| !pair.is_empty());
     for (index, pair) in pairs.enumerate() {
-        let (name, value) = pair.split_once('=').ok_or(DsnError::Shape)?;
-        let name = String::from_utf8(percent_decode(name, "option")?).map_err(|_| DsnError::Shape)?;
+        let (name, value) = pair.split_once('=').ok_or_else(shape)?;
+        let name = String::from_utf8(percent_decode(name, "option")?).map_err(|_| shape())?;
         settings.push(Setting {
             number: index + 1,
             name,
@@ -73,19 +64,19 @@ fn url_settings(text: &str) -> Result<Vec<Setting>, DsnError> {
     Ok(settings)
 }
 
-fn hosts_and_ports(authority: &str) -> Result<(Vec<u8>, Vec<u8>), DsnError> {
+fn hosts_and_ports(authority: &str, shape: impl Fn() -> DsnError) -> Result<(Vec<u8>, Vec<u8>), DsnError> {
     let (mut hosts, mut ports) = (Vec::new(), Vec::new());
     let mut names_port = false;
     for (index, place) in authority.split(',').enumerate() {
         let (host, port) = match place.strip_prefix('[') {
             Some(inside) => {
-                let (address, after) = inside.split_once(']').ok_or(DsnError::Shape)?;
+                let (address, after) = inside.split_once(']').ok_or_else(&shape)?;
                 (
                     address,
                     if after.is_empty() {
                         ""
                     } else {
-                        after.strip_prefix(':').ok_or(DsnError::Shape)?
+                        after.strip_prefix(':').ok_or_else(&shape)?
                     },
                 )
             }
@@ -97,21 +88,22 @@ fn hosts_and_ports(authority: &str) -> Result<(Vec<u8>, Vec<u8>), DsnError> {
         }
         names_port |= !port.is_empty();
         hosts.extend(percent_decode(host, "host")?);
-        ports.extend(percent_decode(if port.is_empty() { "5432" } else { port }, "port")?);
+        ports.extend(percent_decode(port, "port")?);
     }
     // Without any, the option `port` may still say it.
     Ok((hosts, if names_port { ports } else { Vec::new() }))
 }
 
 /// `name=value` pairs between blanks. A value in single quotes may hold blanks; a backslash takes the next character as it is.
-fn pair_settings(text: &str) -> Result<Vec<Setting>, DsnError> {
+pub(super) fn pair_settings(text: &str, expected: &'static str) -> Result<Vec<Setting>, DsnError> {
+    let shape = || DsnError::Shape { expected };
     let mut settings = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
-        let (name, after) = rest.split_once('=').ok_or(DsnError::Shape)?;
+        let (name, after) = rest.split_once('=').ok_or_else(shape)?;
         let name = name.trim_end();
         if name.is_empty() || name.contains(char::is_whitespace) {
-            return Err(DsnError::Shape);
+            return Err(shape());
         }
         let (value, after) = pair_value(after.trim_start())?;
         let number = settings.len() + 1;
@@ -123,7 +115,7 @@ fn pair_settings(text: &str) -> Result<Vec<Setting>, DsnError> {
         rest = after.trim_start();
     }
     if settings.is_empty() {
-        Err(DsnError::Shape)
+        Err(shape())
     } else {
         Ok(settings)
     }
@@ -179,4 +171,13 @@ pub(super) fn percent_encode(text: &str) -> String {
         }
     }
     encoded
+}
+
+/// A host as a URL has it.
+pub(super) fn bracketed(name: &str) -> String {
+    if name.contains(':') {
+        format!("[{name}]")
+    } else {
+        percent_encode(name)
+    }
 }
