@@ -17,6 +17,7 @@ pub mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod event;
+pub mod gtid;
 pub mod position;
 pub mod preflight;
 pub mod processor;
