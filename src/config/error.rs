@@ -90,6 +90,8 @@ pub enum Problem {
     EmptyFolder,
     #[error("pipeline `{name}` is also in {}: expected one file for a name", .other.display())]
     SameName { name: String, other: PathBuf },
+    #[error("server id {id} is also in {}, for the same server: expected distinct ones", .other.display())]
+    SameServerId { id: u32, other: PathBuf },
     #[error("unknown key; {}", hint(.suggestion.as_deref(), .known))]
     UnknownKey {
         suggestion: Option<String>,
@@ -117,6 +119,8 @@ pub enum Problem {
     NotYet { what: String, remedy: Option<String> },
     #[error("{what} is not supported{}", with_remedy(.remedy.as_deref()))]
     NotSupported { what: String, remedy: Option<String> },
+    #[error("{what} belongs to {database}: remove it")]
+    Belongs { what: String, database: &'static str },
     #[error("librdkafka's `{property}` clashes with {ours}: remove it from client_conf")]
     Clash { property: String, ours: &'static str },
     /// Anything that takes a sentence of its own.

@@ -25,13 +25,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-pub use dsn::PostgresDsn;
+pub use dsn::{MysqlDsn, PostgresDsn};
 pub use environment::{Environment, ProcessEnvironment};
 pub use error::{ConfigError, ConfigErrors, Note, Place, Problem, Violation};
 pub use pattern::{NamePattern, OutboxPattern, PrefixPattern};
 pub use pipeline::{
-    Columns, CreateTopics, Delivery, Envelope, ErrorPolicies, ErrorPolicy, Kafka, Outbox, OutboxSelection, Pipeline,
-    Postgres, Processor, Sink, Source, Ssl, SslMode, Start,
+    Columns, CreateTopics, Delivery, Envelope, ErrorPolicies, ErrorPolicy, GtidStart, Kafka, Mysql, MysqlStart, Outbox,
+    OutboxSelection, Pipeline, Postgres, Processor, Sink, Source, Ssl, SslMode, Start,
 };
 pub use template::Template;
 
@@ -52,6 +52,22 @@ pub struct Loaded {
     name_place: Option<Place>,
 }
 
+impl Loaded {
+    /// An error about a file that is in order by itself.
+    fn error(&self, place: Option<Place>, key: &str, problem: Problem) -> ConfigError {
+        let violation = Violation {
+            file: self.path.clone(),
+            place,
+            path: key.to_owned(),
+            problem,
+        };
+        ConfigError {
+            path: self.path.clone(),
+            violations: vec![violation],
+        }
+    }
+}
+
 /// Reads one pipeline file.
 ///
 /// # Errors
@@ -66,7 +82,8 @@ pub fn load(path: &Path, environment: &impl Environment) -> Result<Loaded, Confi
 /// folders inside left out.
 ///
 /// # Errors
-/// Every violation of every file; a folder without a file; two files with one `metadata.name`.
+/// Every violation of every file; a folder without a file; two files with one `metadata.name`; two with one server id for
+/// one MySQL server, which would let each in only by throwing the other out.
 pub fn load_all(paths: &[PathBuf], environment: &impl Environment) -> Result<Vec<Loaded>, ConfigErrors> {
     let mut loaded = Vec::new();
     let mut errors = Vec::new();
@@ -84,6 +101,7 @@ pub fn load_all(paths: &[PathBuf], environment: &impl Environment) -> Result<Vec
         }
     }
     errors.extend(same_names(&loaded));
+    errors.extend(same_server_ids(&loaded));
     if errors.is_empty() {
         Ok(loaded)
     } else {
@@ -94,30 +112,40 @@ pub fn load_all(paths: &[PathBuf], environment: &impl Environment) -> Result<Vec
 fn same_names(loaded: &[Loaded]) -> Vec<ConfigError> {
     let mut first: HashMap<&str, &Path> = HashMap::new();
     let mut errors = Vec::new();
-    for Loaded {
-        path,
-        pipeline,
-        name_place,
-        ..
-    } in loaded
-    {
-        if let Some(other) = first.get(pipeline.name.as_str()) {
+    for file in loaded {
+        let name = &file.pipeline.name;
+        if let Some(other) = first.get(name.as_str()) {
             let problem = Problem::SameName {
-                name: pipeline.name.clone(),
+                name: name.clone(),
                 other: other.to_path_buf(),
             };
-            let violation = Violation {
-                file: path.clone(),
-                place: *name_place,
-                path: "metadata.name".to_owned(),
-                problem,
-            };
-            errors.push(ConfigError {
-                path: path.clone(),
-                violations: vec![violation],
-            });
+            errors.push(file.error(file.name_place, "metadata.name", problem));
         } else {
-            first.insert(&pipeline.name, path);
+            first.insert(name, &file.path);
+        }
+    }
+    errors
+}
+
+/// Of two readers with one server id, a server keeps the one that came last: they would throw each other out for ever.
+fn same_server_ids(loaded: &[Loaded]) -> Vec<ConfigError> {
+    let mut first: HashMap<_, &Path> = HashMap::new();
+    let mut errors = Vec::new();
+    for file in loaded {
+        let Source::Mysql(mysql) = &file.pipeline.source else {
+            continue;
+        };
+        let MysqlDsn { host, port, socket, .. } = &mysql.dsn;
+        let id = mysql.server_id;
+        if let Some(other) = first.get(&(host, port, socket, id)) {
+            let other = other.to_path_buf();
+            errors.push(file.error(
+                None,
+                "spec.source.config.server_id",
+                Problem::SameServerId { id, other },
+            ));
+        } else {
+            first.insert((host, port, socket, id), &file.path);
         }
     }
     errors

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
-use super::dsn::PostgresDsn;
+use super::dsn::{MysqlDsn, PostgresDsn};
 use super::pattern::{NamePattern, OutboxPattern, PrefixPattern};
 use super::template::Template;
+use crate::gtid::{GtidSet, MariadbGtids};
 use crate::position::Lsn;
 
 /// One pipeline: one source, its processors, one sink.
@@ -34,6 +35,26 @@ pub struct Pipeline {
 #[derive(Debug, Clone)]
 pub enum Source {
     Postgres(Box<Postgres>),
+    /// MySQL or MariaDB: the server says which of them it is.
+    Mysql(Box<Mysql>),
+}
+
+impl Source {
+    /// Names the source in the checkpoint, metrics and logs.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Postgres(postgres) => &postgres.id,
+            Self::Mysql(mysql) => &mysql.id,
+        }
+    }
+
+    /// Whether any of its changes can be outbox events.
+    pub fn selects_outboxes(&self) -> bool {
+        match self {
+            Self::Postgres(postgres) => !postgres.outbox.prefixes.is_empty() || !postgres.outbox.tables.is_empty(),
+            Self::Mysql(mysql) => !mysql.outbox.is_empty(),
+        }
+    }
 }
 
 /// `spec.source` of type `postgres`.
@@ -71,6 +92,45 @@ pub enum Start {
     /// The log's end at the first start.
     Latest,
     Lsn(Lsn),
+}
+
+/// `spec.source` of type `mysql` or `mariadb`.
+#[derive(Debug, Clone)]
+pub struct Mysql {
+    /// Names the source in metrics and logs.
+    pub id: String,
+    pub dsn: MysqlDsn,
+    /// Distinct among all servers and readers of the replication topology; never 0.
+    pub server_id: u32,
+    /// Larger rows are discarded while they stream in and reported as `rejected`.
+    pub max_message_bytes: u64,
+    /// Ordinary tables whose changes are published.
+    pub tables: Vec<NamePattern>,
+    /// Tables whose INSERTs are outbox messages.
+    pub outbox: Vec<NamePattern>,
+    pub start: MysqlStart,
+}
+
+/// Where to start in a binlog when there is no checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MysqlStart {
+    /// What the binlog still has.
+    Earliest,
+    /// The binlog's end at the first start.
+    Latest,
+    /// Behind all that the GTIDs stand for.
+    Gtid(GtidStart),
+    /// At an event's begin: a position of at least 4, in a file of the server's own naming.
+    File { file: String, position: u64 },
+}
+
+/// GTIDs of the one kind or the other. Which one the server has shows when it is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GtidStart {
+    /// `uuid:1-5`: transactions that are done.
+    Mysql(GtidSet),
+    /// `0-1-100`: the last transaction of each domain.
+    Mariadb(MariadbGtids),
 }
 
 /// What makes records of change events.
@@ -202,7 +262,7 @@ pub struct Ssl {
 }
 
 impl SslMode {
-    /// As a DSN spells it.
+    /// As a DSN of PostgreSQL spells it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Disable => "disable",
@@ -210,6 +270,17 @@ impl SslMode {
             Self::Require => "require",
             Self::VerifyCa => "verify-ca",
             Self::VerifyFull => "verify-full",
+        }
+    }
+
+    /// As a DSN of MySQL spells it.
+    pub fn as_mysql_str(self) -> &'static str {
+        match self {
+            Self::Disable => "disabled",
+            Self::Prefer => "preferred",
+            Self::Require => "required",
+            Self::VerifyCa => "verify-ca",
+            Self::VerifyFull => "verify-identity",
         }
     }
 }

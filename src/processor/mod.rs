@@ -60,9 +60,8 @@ pub struct Chain {
 
 impl Chain {
     pub fn new(pipeline: &Pipeline) -> Self {
-        let pipeline::Source::Postgres(source) = &pipeline.source;
         let pipeline::Sink::Kafka(sink) = &pipeline.sink;
-        Self::between(&source.id, &pipeline.processors, sink)
+        Self::between(pipeline.source.id(), &pipeline.processors, sink)
     }
 
     fn between(source_id: &str, processors: &[pipeline::Processor], sink: &pipeline::Kafka) -> Self {

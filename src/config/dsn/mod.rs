@@ -3,6 +3,7 @@
 //! An error here never holds a piece of the DSN: in a malformed one, any piece can be part of the password. Errors name
 //! options from the known vocabulary only.
 
+mod mysql;
 mod postgres;
 mod syntax;
 
@@ -13,6 +14,7 @@ use thiserror::Error;
 
 use super::suggest::nearest;
 
+pub use mysql::MysqlDsn;
 pub use postgres::PostgresDsn;
 
 /// What is wrong with a DSN.
@@ -38,6 +40,8 @@ pub enum DsnError {
     },
     #[error("option `{option}` is not supported: remove it")]
     Unsupported { option: &'static str },
+    #[error("option `{option}` is another client's: {remedy}")]
+    Foreign { option: &'static str, remedy: &'static str },
     #[error("option `{option}`: expected {expected}{}", suggest(*.suggestion))]
     Value {
         option: &'static str,
@@ -48,6 +52,10 @@ pub enum DsnError {
     Repeated { option: &'static str },
     #[error("expected a host: a name, an address, or {socket}")]
     NoHost { socket: &'static str },
+    #[error("expected a user before the host (`mysql://user:password@host`)")]
+    NoUser,
+    #[error("`socket` beside a host: expected one of the two, or `localhost` as the host")]
+    HostAndSocket,
     #[error("{what} for {hosts} hosts: expected one for all or one for each")]
     Uneven { what: &'static str, hosts: usize },
     #[error("the file of `{option}` cannot be read: {kind}")]
@@ -59,6 +67,14 @@ pub enum DsnError {
     },
     #[error("`{given}` needs `{needed}`: the system's authorities vouch for any host")]
     WeakSystemRoots { given: &'static str, needed: &'static str },
+    #[error("`{option}` has no effect with `ssl-mode={mode}`: expected {expected}")]
+    NoEffect {
+        option: &'static str,
+        mode: &'static str,
+        expected: &'static str,
+    },
+    #[error("`ssl-mode={mode}` over a unix socket, which has no TLS: expected disabled or preferred")]
+    SocketTls { mode: &'static str },
 }
 
 fn suggest(word: Option<&str>) -> String {

@@ -2,8 +2,9 @@
 
 use secrecy::SecretString;
 
+use super::kind::{Kinds, read_type};
 use super::template::{read_template, read_topic_template};
-use super::{Kinds, accept_without_effect, not_yet, read_type};
+use super::{accept_without_effect, not_yet};
 use crate::config::document::Value;
 use crate::config::error::Problem;
 use crate::config::pipeline::{CreateTopics, Envelope, Kafka};
@@ -80,12 +81,12 @@ fn is_broker(broker: &str) -> bool {
 /// A name, or a mapping with a type.
 fn read_envelope(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Envelope> {
     let kinds = Kinds {
-        here: &["native"],
+        here: &[("native", Envelope::Native)],
         later: &["debezium", "cloudevents"],
         elsewhere: &[],
     };
     if !matches!(field.node.value, Value::Mapping(_)) {
-        return read_type(reader, field, "envelope", &kinds).map(|()| Envelope::Native);
+        return read_type(reader, field, "envelope", &kinds);
     }
     let mut mapping = reader.mapping(field)?;
     let kind = reader
@@ -95,7 +96,7 @@ fn read_envelope(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Envelope> {
     if kind.is_ok() {
         reader.finish(mapping);
     }
-    kind.map(|()| Envelope::Native)
+    kind
 }
 
 /// A flag of which only one side is there so far.

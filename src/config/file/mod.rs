@@ -4,8 +4,9 @@
 //! DeltaForge files have are known in those alone; keys of features to come are known and refused as such.
 
 mod kafka;
+mod kind;
 mod outbox;
-mod postgres;
+mod source;
 mod template;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,8 @@ use super::document::{Node, Value};
 use super::error::Problem;
 use super::pattern::PatternError;
 use super::pipeline::{Delivery, ErrorPolicies, ErrorPolicy, Pipeline, Processor, Sink, Source};
-use super::reader::{Field, Mapping, Read, Reader, Reported, Version, optional};
+use super::reader::{Field, Mapping, Read, Reader, Version, optional};
+use kind::{Kinds, read_type, require_kind};
 
 /// A pipeline, and the number of the node that names it.
 pub(super) struct Named {
@@ -45,7 +47,7 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Node) -> Read<Named> {
         .and_then(|field| read_metadata(reader, &field));
     let spec = reader
         .require(&mut mapping, "spec", "a mapping with source and sinks")
-        .and_then(|field| read_spec(reader, &field));
+        .and_then(|field| read_spec(reader, &field, metadata.as_ref().map_or("", |metadata| &metadata.name)));
     reader.finish(mapping);
     let (metadata, spec) = (metadata?, spec?);
     version?;
@@ -152,10 +154,13 @@ const SPEC_WITHOUT_EFFECT: [&str; 7] = [
     "sink_batch_deadline_secs",
 ];
 
-fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Spec> {
+/// `pipeline` is its name, or empty where that is wrong.
+fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read<Spec> {
     let mut mapping = reader.mapping(field)?;
     let source_field = reader.require(&mut mapping, "source", "a mapping with type and config");
-    let source = source_field.clone().and_then(|field| read_source(reader, &field));
+    let source = source_field
+        .clone()
+        .and_then(|field| source::read(reader, &field, pipeline));
     let processors = optional(mapping.take("processors"), |field| {
         outbox::read_processors(reader, field)
     });
@@ -178,29 +183,16 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Spec> {
     };
     checkpoint?;
     dead_letter?;
-    if let (Ok(field), Source::Postgres(postgres)) = (source_field, &spec.source) {
-        let selects = !postgres.outbox.prefixes.is_empty() || !postgres.outbox.tables.is_empty();
-        if selects && spec.processors.is_empty() {
-            reader.note(
-                &field,
-                "it selects outbox events, but no processor of type `outbox` takes them: each will be unroutable",
-            );
-        }
+    if let Ok(field) = source_field
+        && spec.source.selects_outboxes()
+        && spec.processors.is_empty()
+    {
+        reader.note(
+            &field,
+            "it selects outbox events, but no processor of type `outbox` takes them: each will be unroutable",
+        );
     }
     Ok(spec)
-}
-
-fn read_source(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Source> {
-    let mut mapping = reader.mapping(field)?;
-    let kinds = Kinds {
-        here: &["postgres"],
-        later: &["mysql", "mariadb"],
-        elsewhere: &["turso"],
-    };
-    let kind = require_kind(reader, &mut mapping, "source type", &kinds);
-    let config = reader.require(&mut mapping, "config", "a mapping with id, dsn, slot and publication");
-    reader.finish(mapping);
-    kind.read(|| postgres::read(reader, &config?).map(|postgres| Source::Postgres(Box::new(postgres))))
 }
 
 fn read_sinks(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Sink> {
@@ -219,72 +211,14 @@ fn read_sinks(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Sink> {
 fn read_sink(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Sink> {
     let mut mapping = reader.mapping(field)?;
     let kinds = Kinds {
-        here: &["kafka"],
+        here: &[("kafka", ())],
         later: &[],
         elsewhere: &["redis", "nats", "http", "s3", "clickhouse", "elasticsearch"],
     };
     let kind = require_kind(reader, &mut mapping, "sink type", &kinds);
     let config = reader.require(&mut mapping, "config", "a mapping with id and brokers");
     reader.finish(mapping);
-    kind.read(|| kafka::read(reader, &config?).map(Sink::Kafka))
-}
-
-/// The words of a `type` key: what there is, what is to come, and what other programs have.
-struct Kinds<'w> {
-    here: &'w [&'w str],
-    later: &'w [&'w str],
-    elsewhere: &'w [&'w str],
-}
-
-/// What a `type` key turned out to be.
-enum Kind {
-    Known,
-    /// Missing or misspelt: the rest is read all the same, so that its violations are not found only one try later.
-    Unclear(Reported),
-    /// Something that is not here: the rest follows other rules.
-    Foreign(Reported),
-}
-
-impl Kind {
-    fn read<T>(self, rest: impl FnOnce() -> Read<T>) -> Read<T> {
-        match self {
-            Self::Known => rest(),
-            Self::Unclear(reported) => rest().and(Err(reported)),
-            Self::Foreign(reported) => Err(reported),
-        }
-    }
-}
-
-fn require_kind(reader: &mut Reader<'_>, mapping: &mut Mapping<'_>, what: &str, kinds: &Kinds<'_>) -> Kind {
-    let expected = format!("`{}`", kinds.here.join("` or `"));
-    match reader.require(mapping, "type", &expected) {
-        Ok(field) => classify(reader, &field, what, kinds),
-        Err(reported) => Kind::Unclear(reported),
-    }
-}
-
-fn classify(reader: &mut Reader<'_>, field: &Field<'_>, what: &str, kinds: &Kinds<'_>) -> Kind {
-    let text = match reader.text(field) {
-        Ok(text) => text,
-        Err(reported) => return Kind::Unclear(reported),
-    };
-    let is_in = |words: &[&str]| words.contains(&text.value.as_str());
-    let what = format!("{what} {}", text.found());
-    if is_in(kinds.here) {
-        Kind::Known
-    } else if is_in(kinds.later) {
-        Kind::Foreign(reader.report(field, Problem::NotYet { what, remedy: None }))
-    } else if is_in(kinds.elsewhere) {
-        let remedy = Some(format!("expected `{}`", kinds.here.join("` or `")));
-        Kind::Foreign(reader.report(field, Problem::NotSupported { what, remedy }))
-    } else {
-        Kind::Unclear(reader.unknown_word(field, &text, kinds.here.iter().copied()))
-    }
-}
-
-/// A `type` key with nothing behind it that depends on it.
-fn read_type(reader: &mut Reader<'_>, field: &Field<'_>, what: &str, kinds: &Kinds<'_>) -> Read<()> {
-    classify(reader, field, what, kinds).read(|| Ok(()))
+    kind.read(|_| kafka::read(reader, &config?).map(Sink::Kafka))
 }
 
 const DEFAULT_ERRORS: ErrorPolicies = ErrorPolicies {
@@ -370,7 +304,7 @@ fn read_checkpoint(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<()> {
     let mut mapping = reader.mapping(field)?;
     let kind = reader.require(&mut mapping, "type", "`file`").and_then(|field| {
         let kinds = Kinds {
-            here: &["file"],
+            here: &[("file", ())],
             later: &["kafka"],
             elsewhere: &[],
         };

@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use super::kind::{Kinds, require_kind};
+use super::read_patterns;
 use super::template::{TOPIC, is_topic, read_template, read_topic_template};
-use super::{Kinds, read_patterns, require_kind};
 use crate::config::error::Problem;
 use crate::config::pattern::OutboxPattern;
 use crate::config::pipeline::{Columns, Outbox, Processor};
@@ -38,11 +39,11 @@ pub(super) fn read_processors(reader: &mut Reader<'_>, field: &Field<'_>) -> Rea
 fn read_processor(reader: &mut Reader<'_>, field: &Field<'_>, ids: &mut HashSet<String>) -> Read<Outbox> {
     let mut mapping = reader.mapping(field)?;
     let kinds = Kinds {
-        here: &["outbox"],
+        here: &[("outbox", ())],
         later: &[],
         elsewhere: &["javascript", "flatten", "filter"],
     };
-    require_kind(reader, &mut mapping, "processor type", &kinds).read(|| read_outbox(reader, mapping, ids))
+    require_kind(reader, &mut mapping, "processor type", &kinds).read(|_| read_outbox(reader, mapping, ids))
 }
 
 fn read_outbox(reader: &mut Reader<'_>, mut mapping: Mapping<'_>, ids: &mut HashSet<String>) -> Read<Outbox> {

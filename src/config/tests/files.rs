@@ -69,6 +69,34 @@ fn two_files_with_one_name_are_refused_and_both_named() {
 }
 
 #[test]
+fn two_files_with_one_server_id_for_one_server_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, dsn: &str, id: &str| {
+        let text = mysql::ours_mysql()
+            .replace("name: shop", &format!("name: {name}"))
+            .replace("${MYSQL_DSN}", dsn)
+            .replace("      tables: [", &format!("      {id}\n      tables: ["));
+        let path = folder.path().join(format!("{name}.yaml"));
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let first = write("a", "mysql://u@h/x", "server_id: 5");
+    write("b", "mysql://u@h2", "server_id: 5");
+    write("c", "mysql://u@h", "server_id: 6");
+    write("d", "mysql://u@h", "");
+    write("e", "mysql://u@h", "");
+    load_all(&[folder.path().to_owned()], &environment()).unwrap();
+    let second = write("f", "mariadb://v:p@h:3306/y", "server_id: 5");
+    let errors = load_all(&[folder.path().to_owned()], &environment()).unwrap_err();
+    let expected = format!(
+        "{}: spec.source.config.server_id: server id 5 is also in {}, for the same server: expected distinct ones",
+        second.display(),
+        first.display()
+    );
+    assert_eq!(errors.to_string(), expected);
+}
+
+#[test]
 fn what_is_no_text_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.yaml");
@@ -92,7 +120,7 @@ fn what_is_no_text_is_refused() {
 #[test]
 fn the_ready_files_load_without_a_note() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines");
-    for name in ["orders-postgres.yaml", "outbox-table-postgres.yaml"] {
+    for name in ["orders-postgres.yaml", "outbox-table-postgres.yaml", "shop-mysql.yaml"] {
         let loaded = load(&folder.join(name), &environment()).unwrap();
         assert_eq!(loaded.notes, []);
     }

@@ -3,6 +3,7 @@
 mod deltaforge;
 mod expansion;
 mod files;
+mod mysql;
 mod properties;
 mod rules;
 mod secrets;
@@ -11,7 +12,7 @@ mod violations;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::pipeline::{Kafka, Outbox, Postgres, Processor, Sink, Source};
+use super::pipeline::{Kafka, Mysql, Outbox, Postgres, Processor, Sink, Source};
 use super::*;
 
 /// The contract's first example, as it stands.
@@ -58,6 +59,7 @@ fn variables(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 fn environment() -> BTreeMap<String, String> {
     variables(&[
         ("POSTGRES_DSN", "postgres://app:secret@db:5433/shop"),
+        ("MYSQL_DSN", "mysql://app:secret@db:3307/shop"),
         ("KAFKA_BROKERS", "k1:9092,k2:9092"),
     ])
 }
@@ -121,8 +123,10 @@ fn spec_with(line: &str) -> String {
 }
 
 fn postgres(loaded: &Loaded) -> &Postgres {
-    let Source::Postgres(postgres) = &loaded.pipeline.source;
-    postgres
+    match &loaded.pipeline.source {
+        Source::Postgres(postgres) => postgres,
+        Source::Mysql(mysql) => panic!("{mysql:?}"),
+    }
 }
 
 fn outbox(loaded: &Loaded) -> &Outbox {

@@ -2,9 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A file with most kinds of values, for mutations to bite.
-fn rich() -> String {
-    source_with("create: true\n      max_message_bytes: 64MiB\n      start: {lsn: 0/10}")
+/// Files with most kinds of values, for mutations to bite.
+fn rich() -> [String; 2] {
+    let postgres = source_with("create: true\n      max_message_bytes: 64MiB\n      start: {lsn: 0/10}")
         .replace(
             "        id: k1\n",
             "        id: k1\n        create_topics: {partitions: 1}\n        client_conf: {linger.ms: 5}\n",
@@ -12,7 +12,12 @@ fn rich() -> String {
         .replace(
             "spec:\n",
             "spec:\n  delivery: {drain_timeout: 30s}\n  errors: {invalid: skip}\n",
-        )
+        );
+    let mysql = mysql::ours_mysql().replace(
+        "      id: m1\n",
+        "      id: m1\n      server_id: 7\n      start:\n        file: binlog.000123\n        pos: 157\n",
+    );
+    [postgres, mysql]
 }
 
 fn check(text: &str) {
@@ -44,9 +49,10 @@ proptest! {
 
     #[test]
     fn loading_never_panics_on_a_mutated_file(
+        which in 0..2_usize,
         edits in proptest::collection::vec((any::<prop::sample::Index>(), 0..12_usize, "[-a-z:&*!|>{}\\[\\],'\"# \n?%<~0-9$.é\t]{0,4}"), 1..6)
     ) {
-        let mut text: Vec<char> = rich().chars().collect();
+        let mut text: Vec<char> = rich()[which].chars().collect();
         for (at, removed, inserted) in edits {
             let start = at.index(text.len().max(1)).min(text.len());
             let end = (start + removed).min(text.len());
@@ -56,10 +62,10 @@ proptest! {
     }
 
     #[test]
-    fn any_value_under_any_key_is_taken_or_refused(at in any::<prop::sample::Index>(), value in prop::sample::select(vec![
+    fn any_value_under_any_key_is_taken_or_refused(which in 0..2_usize, at in any::<prop::sample::Index>(), value in prop::sample::select(vec![
         "~", "1", "1.5", "true", "x", "''", "[]", "{}", "[~]", "{a: ~}", "!t x", "\"${A}\"", "\"${\"", "-1", "1e400", "99999999999999999999999999999999999999999",
     ])) {
-        let text = rich();
+        let text = &rich()[which];
         let lines: Vec<&str> = text.lines().collect();
         let valued: Vec<usize> = (0..lines.len()).filter(|&index| lines[index].contains(": ")).collect();
         let index = valued[at.index(valued.len())];
@@ -70,8 +76,8 @@ proptest! {
 
     /// An unknown key put anywhere into a mapping is reported exactly there.
     #[test]
-    fn an_unknown_key_is_placed_exactly(at in any::<prop::sample::Index>(), note in "(# [a-zé]{0,9}\n){0,3}") {
-        let text = rich();
+    fn an_unknown_key_is_placed_exactly(which in 0..2_usize, at in any::<prop::sample::Index>(), note in "(# [a-zé]{0,9}\n){0,3}") {
+        let text = &rich()[which];
         let lines: Vec<&str> = text.lines().collect();
         let keys: Vec<usize> = (1..lines.len())
             .filter(|&index| !lines[index].trim_start().starts_with('-') && !lines[index - 1].ends_with("columns:"))
