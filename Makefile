@@ -32,30 +32,35 @@ check: ## format, lints, unit tests, licences: no servers
 
 # `with` stops what it started, whatever happens, and starts nothing that is given from outside: see tools/servers.sh.
 test: check ## check, then tests over real servers, then the demo
-	tools/servers.sh with pg kafka -- $(MAKE) --no-print-directory servers-test
+	tools/servers.sh with pg mysql mariadb kafka -- $(MAKE) --no-print-directory servers-test
 
 servers-test:
 	cargo test --test main $(LOCKED)
 	@$(MAKE) --no-print-directory demo
 
 # What depends on the server most: the example, ways in, slots that are lost, shutdowns and crashes. Not part of `test`.
-VERSIONS ?= pg15 pg16 pg17 pg18
-OF_EACH_VERSION := delivery::the_example connection::each slot:: refusal::a_server outage::a_fast outage::a_postgres
+VERSIONS ?= pg15 pg16 pg17 pg18 mysql mysql80 mariadb106 mariadb mariadb114 mariadb11
+OF_EACH_PG := delivery::the_example connection::each slot:: refusal::a_server outage::a_fast outage::a_postgres
+OF_EACH_MYSQL := mysql_servers::
 
-test-versions: ## a part of the tests over every PostgreSQL that can be fetched here
-	tools/servers.sh with pg kafka -- $(MAKE) --no-print-directory versions-test
+test-versions: ## a part of the tests over every PostgreSQL, MySQL and MariaDB that can be fetched here
+	tools/servers.sh with pg mysql mariadb kafka -- $(MAKE) --no-print-directory versions-test
 
 versions-test:
 	set -e; for version in $(VERSIONS); do echo "--- $$version"; tools/servers.sh bin $$version; \
-	TAILPOST_TEST_PG_KIND=$$version cargo test --test main $(LOCKED) -- $(OF_EACH_VERSION); done
+	case $$version in \
+	pg*) TAILPOST_TEST_PG_KIND=$$version cargo test --test main $(LOCKED) -- $(OF_EACH_PG);; \
+	mysql*) TAILPOST_TEST_MYSQL_KIND=$$version cargo test --test main $(LOCKED) -- $(OF_EACH_MYSQL);; \
+	mariadb*) TAILPOST_TEST_MARIADB_KIND=$$version cargo test --test main $(LOCKED) -- $(OF_EACH_MYSQL);; \
+	esac; done
 
 # The development profile: everything is built already after `make check`, and the demo measures nothing.
 demo: ## the whole way on this machine, by itself
 	@tools/setup.sh rust build
 	@bin=$${TAILPOST_PG_BIN:-$$(tools/servers.sh bin pg)} && PATH="$$bin:$$PATH" TAILPOST_PG_BIN="$$bin" cargo run --quiet $(LOCKED) -- demo
 
-up: ## start private servers: PostgreSQL and Kafka
-	@tools/servers.sh up pg kafka
+up: ## start private servers: PostgreSQL, MySQL, MariaDB and Kafka
+	@tools/servers.sh up pg mysql mariadb kafka
 	@echo 'eval "$$(tools/servers.sh env)" sets TAILPOST_TEST_... to their addresses'
 
 down: ## stop all private servers; their data stays

@@ -6,23 +6,27 @@
 #   tools/servers.sh kill   NAME...    stop by SIGKILL, as a crash does
 #   tools/servers.sh wipe   [NAME...]  kill and delete the data; fetched programs stay
 #   tools/servers.sh status            what runs, with pid, ports and memory
-#   tools/servers.sh env    [NAME...]  `export TAILPOST_TEST_...` lines, for eval (default: newest PostgreSQL that is up, and kafka)
+#   tools/servers.sh env    [NAME...]  `export TAILPOST_TEST_...` lines, for eval (default: of PostgreSQL, MySQL, MariaDB and Kafka one each that is
+#                                      up: the one named without a version, else the newest)
 #   tools/servers.sh sql    NAME [client arguments]   a shell as the administrator
 #   tools/servers.sh bin    NAME       the folder of the server's programs, fetched if need be
 #   tools/servers.sh with   NAME... -- COMMAND        for tests: COMMAND with these servers and their environment. Those that
 #                                      are up are used as they are; the others start from nothing and are stopped afterwards
 #
-# NAME: pg (the newest on this host), pg14, pg15, pg16, pg17, pg18, kafka.
+# NAME: pg (the newest on this host), pg14, pg15, pg16, pg17, pg18; mysql (9), mysql80; mariadb (10.11), mariadb106, mariadb11 (11.8),
+#       mariadb114; kafka. What differs between versions: servers/postgres.sh, servers/mysql.sh.
 #       NAME@INSTANCE is one more of its kind with its own data: for a test that restarts, kills or ruins its server.
 #
 # Environment, for each start (of an instance: PG15_RUIN_OPTS, PG15_RUIN_PORT for pg15@ruin; its OPTS default to the kind's):
 #   PG15_OPTS="-c max_slot_wal_keep_size=4MB"   more options of the server      PG15_INITDB_OPTS="--wal-segsize=1"
+#   MYSQL_OPTS="--binlog-row-image=MINIMAL"     the same             MYSQL_INITDB_OPTS="--lower-case-table-names=1"
 #   KAFKA_OPTS="message.max.bytes=2000000"      more broker settings, key=value
-#   PG15_PORT  KAFKA_PORT  KAFKA_SSL_PORT  KAFKA_SASL_SSL_PORT  KAFKA_SASL_PORT   fixed ports instead of free ones
+#   PG15_PORT  MYSQL_PORT  KAFKA_PORT  KAFKA_SSL_PORT  KAFKA_SASL_SSL_PORT  KAFKA_SASL_PORT   fixed ports instead of free ones
 #   KAFKA_VERSION  KAFKA_HEAP=256m  KAFKA_JIT=c1 (full for benchmarks)
 #   TAILPOST_SERVERS   their folder (${TMPDIR:-/tmp}/tailpost-servers-UID)
 #   TAILPOST_CACHE     fetched programs (${XDG_CACHE_HOME:-~/.cache}/tailpost)
-# Own servers instead (`with` then starts none): TAILPOST_TEST_PG_URL and its like, TAILPOST_TEST_KAFKA and its like,
+# Own servers instead (`with` then starts none of the kind): TAILPOST_TEST_PG_URL, TAILPOST_TEST_MYSQL_URL,
+# TAILPOST_TEST_MARIADB_URL, TAILPOST_TEST_KAFKA, each with the rest of what `env` prints for it,
 # or TAILPOST_SERVERS_BY=compose for those of docker-compose.yml.
 # shellcheck disable=SC2119,SC2120 # port and take_port are given labels by the kinds' files
 set -euo pipefail
@@ -40,8 +44,8 @@ show_log() { tail -n 12 "$1" >&2; die "$name did not start: $1"; }
 # Where we are root, servers run as another user: PostgreSQL refuses root. An existing folder's owner stays that user,
 # also when installing PostgreSQL has brought a user `postgres` in the meantime.
 prepare() {
-  [ "$(uname -s)" = Linux ] || die "private servers need Linux: point TAILPOST_TEST_PG_URL, TAILPOST_TEST_PG_ADMIN_URL and" \
-    "TAILPOST_TEST_KAFKA at servers of yours (wal_level = logical), or set TAILPOST_SERVERS_BY=compose"
+  [ "$(uname -s)" = Linux ] || die "private servers need Linux: point TAILPOST_TEST_PG_URL, TAILPOST_TEST_MYSQL_URL," \
+    "TAILPOST_TEST_MARIADB_URL, TAILPOST_TEST_KAFKA and their like at servers of yours, or set TAILPOST_SERVERS_BY=compose"
   base=${TAILPOST_SERVERS:-${TMPDIR:-/tmp}/tailpost-servers-$(id -u)}
   mkdir -p "$base"
   base=$(readlink -f "$base")
@@ -93,6 +97,7 @@ enterable() { # its nearest parent that exists is what counts
 kind_of() {
   case $1 in
     pg | pg1[4-9] | pg[2-9][0-9]) echo postgres ;;
+    mysql | mysql80 | mariadb | mariadb106 | mariadb11 | mariadb114) echo mysql ;;
     kafka) echo kafka ;;
     *) return 1 ;;
   esac
@@ -213,11 +218,13 @@ status() {
 }
 
 env_lines() {
-  local n
+  local n of
   if [ $# = 0 ]; then
-    mapfile -t list < <(running | grep -v @)
-    for n in "${list[@]}"; do if [[ $n != pg* ]]; then set -- "$@" "$n"; fi; done
-    n=$(printf '%s\n' "${list[@]}" | grep '^pg' | sort -V | tail -1) && set -- "$n" "$@"
+    mapfile -t list < <(running | grep -v @ | sort -V)
+    for of in pg mysql mariadb kafka; do
+      n=$(printf '%s\n' "${list[@]}" | grep -x "$of" || printf '%s\n' "${list[@]}" | grep "^${of}[0-9]" | tail -1) &&
+        set -- "$@" "$n"
+    done
   fi
   for n; do (load "$n"; pid >/dev/null || die "$n is not up"; "${kind}_env") || return; done
   [ ! -e "$base/tls/complete" ] || echo "export TAILPOST_TEST_TLS=$base/tls"
@@ -228,6 +235,8 @@ with() {
   while [ $# -gt 0 ] && [ "$1" != -- ]; do
     case $1 in # a server that is given by its address is not ours to start
       pg*) [ -n "${TAILPOST_TEST_PG_URL:-}" ] || wanted+=("$1") ;;
+      mysql*) [ -n "${TAILPOST_TEST_MYSQL_URL:-}" ] || wanted+=("$1") ;;
+      mariadb*) [ -n "${TAILPOST_TEST_MARIADB_URL:-}" ] || wanted+=("$1") ;;
       kafka*) [ -n "${TAILPOST_TEST_KAFKA:-}" ] || wanted+=("$1") ;;
       *) wanted+=("$1") ;;
     esac
@@ -240,10 +249,15 @@ with() {
   if [ "${TAILPOST_SERVERS_BY:-}" = compose ]; then
     local compose=(docker compose --project-directory "$tools/.." -f "$tools/../docker-compose.yml")
     trap '"${compose[@]}" down --volumes' EXIT
-    "${compose[@]}" up --detach --wait postgres kafka
+    "${compose[@]}" up --detach --wait postgres mysql mariadb kafka
     n=127.0.0.1:${POSTGRES_PORT:-5432}/outbox
     export TAILPOST_TEST_PG_URL=postgres://repl:repl-pw@$n TAILPOST_TEST_PG_APP_URL=postgres://app:app-pw@$n
     export TAILPOST_TEST_PG_ADMIN_URL=postgres://postgres:postgres-pw@$n TAILPOST_TEST_KAFKA=127.0.0.1:${KAFKA_PORT:-9092}
+    for n in MYSQL:${MYSQL_PORT:-3306} MARIADB:${MARIADB_PORT:-3307}; do
+      export "TAILPOST_TEST_${n%:*}_URL=mysql://tailpost:tailpost-pw@127.0.0.1:${n#*:}/"
+      export "TAILPOST_TEST_${n%:*}_APP_URL=mysql://app:app-pw@127.0.0.1:${n#*:}/"
+      export "TAILPOST_TEST_${n%:*}_ADMIN_URL=mysql://admin:admin-pw@127.0.0.1:${n#*:}/"
+    done
   else
     prepare
     before=" $(running | tr '\n' ' ')"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what this machine lacks to build and test tailpost; quick and silent when all is there.
 #
-#   tools/setup.sh [PART...]        parts: build, rust, postgres, kafka (default: all of them)
+#   tools/setup.sh [PART...]        parts: build, rust, postgres, mysql, kafka (default: all of them)
 #   tools/setup.sh package NAME...  one more Debian package, for the scripts beside this one
 #   tools/setup.sh toolchain        prints the rustup toolchain to use, if it is not the pinned one by its own name
 #
@@ -50,6 +50,12 @@ postgres() {
     need postgresql "the demo and the tests run a private server of their own"
 }
 
+mysql() { # MySQL and MariaDB themselves are never installed: tools/servers.sh unpacks them privately
+  have openssl || need openssl "certificates of the test servers"
+  have dpkg-deb && have apt-get || { have mysqld && have mariadbd; } ||
+    { need mysql-server "the tests run a private server of their own"; need mariadb-server "the tests run a private server of their own"; }
+}
+
 kafka() {
   have openssl || need openssl "certificates of the test servers"
   have java || need openjdk-17-jre-headless "runs the Kafka broker of the tests (17 or later)"
@@ -77,10 +83,10 @@ case ${1:-} in
   toolchain) toolchain; exit ;;
   package) shift; for p; do need "$p" "asked for"; done ;;
   *)
-    [ $# -gt 0 ] || set -- rust build postgres kafka
+    [ $# -gt 0 ] || set -- rust build postgres mysql kafka
     for part; do
       case $part in
-        rust | build | postgres | kafka) "$part" ;;
+        rust | build | postgres | mysql | kafka) "$part" ;;
         *) sed -n '2,/^set -/p' "$0" | sed '$d; s/^# \{0,1\}//'; exit 2 ;;
       esac
     done ;;

@@ -1,11 +1,21 @@
 #!/usr/bin/env bash
-# unpack.sh FOLDER SUITE BIN PACKAGE...
+# unpack.sh FOLDER SUITE BINS PACKAGE...
 # Unpacks Debian packages of any suite with all that they depend on, libc too, below FOLDER. Installs nothing and leaves
-# the host's package lists alone, so it needs no root and versions live side by side. The programs in FOLDER/BIN are
-# wrapped to run with the libraries beside them, so they can be called by their path.
+# the host's package lists alone, so it needs no root and versions live side by side. The programs in FOLDER/BIN, for each
+# BIN of the list BINS, are wrapped to run with the libraries beside them, so they can be called by their path.
+# +PACKAGE comes without what it depends on. A PACKAGE with a / is a folder from elsewhere, copied into FOLDER.
 set -euo pipefail
-folder=$(readlink -f "$1") suite=$2 bin=$3
+folder=$(readlink -f "$1") suite=$2
+read -ra bins <<<"$3"
 shift 3
+packages=() alone=() folders=()
+for p; do
+  case $p in
+    */*) folders+=("$(readlink -f "$p")") ;;
+    +*) alone+=("${p#+}") ;;
+    *) packages+=("$p") ;;
+  esac
+done
 command -v dpkg-deb >/dev/null || { echo "unpack: only on Debian and its like" >&2; exit 1; }
 new=$folder.new apt=$folder.apt
 rm -rf "$new" "$apt"
@@ -56,7 +66,8 @@ Debug::NoLocking "true";
 CONF
 get() { APT_CONFIG=$apt/apt.conf apt-get -qq -y "$@"; }
 get update
-get install --download-only "$@"
+get install --download-only "${packages[@]}"
+[ ${#alone[@]} = 0 ] || (cd "$apt/archives" && get download "${alone[@]}")
 
 # Links first, as in an installed system: then /lib/... and /usr/lib/... are one folder.
 for d in bin sbin lib lib64; do ln -s "usr/$d" "$new/$d"; done
@@ -64,11 +75,13 @@ for deb in "$apt"/archives/*.deb; do
   dpkg-deb --fsys-tarfile "$deb" | tar -x --keep-directory-symlink --no-same-owner -C "$new" \
     --exclude='./usr/share/doc' --exclude='./usr/share/man' --exclude='./usr/share/locale'
 done
+for f in "${folders[@]}"; do cp -a --no-preserve=ownership "$f" "$new"; done
 
 loader=$(find "$new/usr/lib" -name 'ld-linux-*.so.*' | head -1)
 loader=$folder/${loader#"$new"/}
-for program in "$new/$bin"/*; do
-  if [ -L "$program" ] || [ "$(head -c 4 "$program" | tail -c 3)" != ELF ]; then continue; fi
+mapfile -t programs < <(find "${bins[@]/#/$new/}" -mindepth 1 -maxdepth 1 -type f)
+for program in "${programs[@]}"; do
+  [ "$(head -c 4 "$program" | tail -c 3)" = ELF ] || continue
   mv "$program" "$program.elf"
   path=$folder/${program#"$new"/} # where it will be
   cat >"$program" <<WRAPPER
