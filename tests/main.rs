@@ -24,6 +24,7 @@ mod crash;
 mod delivery;
 mod gaps;
 mod memory;
+mod mysql_servers;
 mod ordering;
 mod outage;
 mod outbox;

@@ -4,6 +4,7 @@ pub mod bed;
 pub mod cli;
 pub mod kafka;
 pub mod load;
+pub mod mysql;
 pub mod postgres;
 pub mod relay;
 pub mod server;

@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::mysql::{Flavor, Mysql};
 use super::{unique_name, variable};
 
 /// A PostgreSQL server's addresses, each of one database: as the connector, the application and the administrator.
@@ -32,19 +33,21 @@ impl Postgres {
 
     /// The same server's addresses in another database.
     pub fn in_database(&self, database: &str) -> Self {
-        let to = |url: &str| {
-            let (start, rest) = url.rsplit_once('/').expect("a URL with a database");
-            let options = rest
-                .split_once('?')
-                .map_or(String::new(), |(_, rest)| format!("?{rest}"));
-            format!("{start}/{database}{options}")
-        };
         Self {
-            url: to(&self.url),
-            app_url: to(&self.app_url),
-            admin_url: to(&self.admin_url),
+            url: with_database(&self.url, database),
+            app_url: with_database(&self.app_url, database),
+            admin_url: with_database(&self.admin_url, database),
         }
     }
+}
+
+/// The same URL with another database.
+pub(super) fn with_database(url: &str, database: &str) -> String {
+    let (start, rest) = url.rsplit_once('/').expect("a URL with a database");
+    let options = rest
+        .split_once('?')
+        .map_or(String::new(), |(_, rest)| format!("?{rest}"));
+    format!("{start}/{database}{options}")
 }
 
 /// A server of a test's own, to be restarted, killed, frozen or ruined. Stopped and wiped at the end.
@@ -66,6 +69,14 @@ impl OwnServer {
     pub fn postgres_with(settings: &[(&str, &str)]) -> Self {
         let kind = std::env::var("TAILPOST_TEST_PG_KIND").unwrap_or_else(|_| "pg".to_owned());
         Self::start(&kind, settings)
+    }
+
+    /// MySQL or MariaDB of the kind that TAILPOST_TEST_MYSQL_KIND or TAILPOST_TEST_MARIADB_KIND names (`mysql`, `mariadb`),
+    /// with options such as `--binlog-row-image=MINIMAL`.
+    pub fn mysql(flavor: Flavor, options: &str) -> Self {
+        let kind = format!("TAILPOST_TEST_{}_KIND", flavor.name().to_uppercase());
+        let kind = std::env::var(kind).unwrap_or_else(|_| flavor.name().to_owned());
+        Self::start(&kind, &[("OPTS", options)])
     }
 
     /// Kafka with broker settings, such as `message.max.bytes=2000000`.
@@ -111,6 +122,10 @@ impl OwnServer {
 
     pub fn addresses(&self) -> Postgres {
         Postgres::from(&|name| self.variable(name))
+    }
+
+    pub fn mysql_addresses(&self, flavor: Flavor) -> Mysql {
+        Mysql::from(flavor, &|name| self.variable(name))
     }
 
     /// The address of a broker's plain listener.
