@@ -15,10 +15,28 @@ pub struct ChangeEvent {
     /// When the transaction committed, in microseconds since 1970 (UTC). Of a non-transactional message: its send time
     /// in the stream.
     pub commit_time_us: i64,
-    /// The transaction's id; None for a non-transactional message.
-    pub transaction: Option<u32>,
     pub selection: Selection,
     pub change: Change,
+}
+
+impl ChangeEvent {
+    /// Gives it memory of its own in place of slices of what was read together.
+    pub(crate) fn detach(&mut self) {
+        match &mut self.change {
+            Change::Message(message) => message.content = Bytes::copy_from_slice(&message.content),
+            Change::Row(row) => row.before.iter_mut().chain(&mut row.after).for_each(Row::detach),
+            Change::Oversized(_) => {}
+        }
+    }
+
+    /// Bytes of what it carries.
+    pub(crate) fn byte_len(&self) -> usize {
+        match &self.change {
+            Change::Message(message) => message.content.len(),
+            Change::Row(row) => row.before.iter().chain(&row.after).map(Row::byte_len).sum(),
+            Change::Oversized(_) => 0,
+        }
+    }
 }
 
 /// Which part of the pipeline file chose the event.

@@ -54,6 +54,25 @@ pub struct Row {
     pub values: Vec<Value>,
 }
 
+impl Row {
+    /// Bytes of the cells that it holds.
+    pub fn byte_len(&self) -> usize {
+        let cells = self.values.iter().map(|value| match value {
+            Value::Text(bytes) | Value::Bytes(bytes) => bytes.len(),
+            Value::Null | Value::Unchanged | Value::Absent => 0,
+        });
+        cells.sum()
+    }
+
+    pub(crate) fn detach(&mut self) {
+        for value in &mut self.values {
+            if let Value::Text(bytes) | Value::Bytes(bytes) = value {
+                *bytes = Bytes::copy_from_slice(bytes);
+            }
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     Null,

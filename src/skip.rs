@@ -43,7 +43,8 @@ impl<const N: usize> From<[(SkipReason, u64); N]> for SkipCounts {
 pub enum SkipReason {
     /// A message whose prefix no pattern of the outbox matches.
     ForeignPrefix,
-    /// A row of a table that is in the publication and in no pattern.
+    /// A row of a table that is in the publication and in no pattern; of a binlog, an event with such rows, which are not
+    /// looked at one by one.
     UnlistedTable,
     /// An UPDATE of an outbox table's row.
     OutboxUpdate,
@@ -51,6 +52,10 @@ pub enum SkipReason {
     OutboxDelete,
     /// A TRUNCATE of an outbox table.
     OutboxTruncate,
+    /// A change that the binlog holds as a statement, on a table that is none of the pipeline's as far as it can be seen.
+    StatementForm,
+    /// An event of the binlog of an unknown kind that readers may pass over.
+    UnknownEvent,
     /// An event that could not be decoded or lacks what it must have, by the policy `skip`.
     Invalid,
     /// An event without a topic, by the policy `skip`.
@@ -78,6 +83,8 @@ impl SkipReason {
             Self::OutboxUpdate => "outbox_update",
             Self::OutboxDelete => "outbox_delete",
             Self::OutboxTruncate => "outbox_truncate",
+            Self::StatementForm => "statement_form",
+            Self::UnknownEvent => "unknown_event",
             Self::Invalid => "invalid",
             Self::Unroutable => "unroutable",
             Self::Rejected => "rejected",

@@ -83,6 +83,12 @@ impl MariadbGtids {
         }
     }
 
+    pub fn remove(&mut self, domain: u32) {
+        if let Ok(at) = self.search(domain) {
+            self.last.remove(at);
+        }
+    }
+
     /// In the order of their domains.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = MariadbGtid> {
         self.last.iter().copied()

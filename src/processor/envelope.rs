@@ -6,8 +6,10 @@
 //! those that an UPDATE left unchanged and whose old value is not in the log either are named in the envelope's last
 //! member, `unchanged`, which is only there when there are any.
 //!
-//! `source.lsn` is a number, as Debezium's readers expect it; `source.table` of a message is its prefix, and it has no
-//! `db` and `schema`. Both `ts_ms` are the commit's time: a clock of ours would differ on redelivery.
+//! `source` says where the change stands, in its database's own terms: of PostgreSQL `db`, `schema`, `table`, `lsn` (a
+//! number, as Debezium's readers expect it) and `txId`; a message's `table` is its prefix, and it has no `db` and `schema`.
+//! Of MySQL and MariaDB `db`, `table`, `server_id`, `gtid`, `file`, `pos` (the end of the log event) and `row` (the row's
+//! number in it). Both `ts_ms` are the commit's time: a clock of ours would differ on redelivery.
 
 use std::sync::Arc;
 
@@ -18,14 +20,14 @@ use super::field::{Field, cell};
 use super::json;
 use super::outbox::OutboxChange;
 use crate::event::{ChangeEvent, Operation, RowChange};
-use crate::position::{EventPosition, Lsn};
+use crate::position::{EventPosition, Lsn, MysqlEventPosition, PostgresEventPosition, TransactionId};
 use crate::row::{Column, ColumnKind, Row, Table, Value};
 
 /// Writes native envelopes for one source.
 #[derive(Debug, Clone)]
 pub(super) struct NativeEnvelope {
-    /// The beginning of `source`, the same for all events.
-    source: Vec<u8>,
+    /// The pipeline's name for the source, as JSON.
+    name: Vec<u8>,
     table: Option<TableText>,
 }
 
@@ -42,17 +44,14 @@ struct TableText {
 
 impl NativeEnvelope {
     pub(super) fn new(source_id: &str) -> Self {
-        let mut source = Vec::new();
-        source.extend_from_slice(b"{\"version\":");
-        json::write_string(&mut source, env!("CARGO_PKG_VERSION"));
-        source.extend_from_slice(b",\"connector\":\"postgresql\",\"name\":");
-        json::write_string(&mut source, source_id);
-        Self { source, table: None }
+        let mut name = Vec::new();
+        json::write_string(&mut name, source_id);
+        Self { name, table: None }
     }
 
     /// The envelope of a table's change.
     pub(super) fn of_row(&mut self, event: &ChangeEvent, change: &RowChange) -> Result<Bytes, Problem> {
-        let text = self.table_text(&change.table);
+        let text = self.table_text(event, &change.table);
         let (before, after) = match change.operation {
             Operation::Truncate => (None, None),
             _ => (change.before.as_ref(), change.after.as_ref()),
@@ -92,9 +91,9 @@ impl NativeEnvelope {
         write_payload(&mut out, payload)?;
         out.extend_from_slice(b",\"source\":");
         match change {
-            OutboxChange::Insert(row) => out.extend_from_slice(&self.table_text(&row.table).source),
+            OutboxChange::Insert(row) => out.extend_from_slice(&self.table_text(event, &row.table).source),
             OutboxChange::Message(message) => {
-                out.extend_from_slice(&self.source);
+                write_source_head(&mut out, &self.name, &event.position);
                 out.extend_from_slice(b",\"table\":");
                 json::write_string(&mut out, &message.prefix);
             }
@@ -105,32 +104,35 @@ impl NativeEnvelope {
     }
 
     /// A keyed table's key as a JSON object; None when the table or the change has none.
-    pub(super) fn key(&mut self, change: &RowChange) -> Result<Option<Bytes>, Problem> {
+    pub(super) fn key(&mut self, event: &ChangeEvent, change: &RowChange) -> Result<Option<Bytes>, Problem> {
         let (Some(row), true) = (change.after.as_ref().or(change.before.as_ref()), change.table.keyed) else {
             return Ok(None);
         };
-        let text = self.table_text(&change.table);
+        let text = self.table_text(event, &change.table);
         let mut out = Vec::with_capacity(64);
         let old = change.before.as_ref();
         write_members(&mut out, text, row, old, |column| column.key, &mut Vec::new())?;
         Ok((out != b"{}").then(|| Bytes::from(out)))
     }
 
-    fn table_text(&mut self, table: &Arc<Table>) -> &TableText {
+    fn table_text(&mut self, event: &ChangeEvent, table: &Arc<Table>) -> &TableText {
         let known = self.table.take().filter(|known| Arc::ptr_eq(&known.table, table));
         self.table
-            .insert(known.unwrap_or_else(|| TableText::new(&self.source, table)))
+            .insert(known.unwrap_or_else(|| TableText::new(&self.name, &event.position, table)))
     }
 }
 
 impl TableText {
-    fn new(head: &[u8], table: &Arc<Table>) -> Self {
-        let mut source = head.to_vec();
-        for (member, text) in [
-            ("db", &table.database),
-            ("schema", &table.schema),
-            ("table", &table.name),
-        ] {
+    fn new(name: &[u8], position: &EventPosition, table: &Arc<Table>) -> Self {
+        let mut source = Vec::new();
+        write_source_head(&mut source, name, position);
+        let schema = match position {
+            EventPosition::Postgres(_) => Some(("schema", &table.schema)),
+            // A schema is a database there.
+            EventPosition::Mysql(_) => None,
+        };
+        let names = [Some(("db", &table.database)), schema, Some(("table", &table.name))];
+        for (member, text) in names.into_iter().flatten() {
             source.push(b',');
             json::write_string(&mut source, member);
             source.push(b':');
@@ -160,18 +162,23 @@ fn room(row: Option<&Row>) -> usize {
     cells.sum()
 }
 
+/// `source` up to what differs between databases.
+fn write_source_head(out: &mut Vec<u8>, name: &[u8], position: &EventPosition) {
+    out.extend_from_slice(b"{\"version\":");
+    json::write_string(out, env!("CARGO_PKG_VERSION"));
+    out.extend_from_slice(b",\"connector\":");
+    json::write_string(out, connector(position));
+    out.extend_from_slice(b",\"name\":");
+    out.extend_from_slice(name);
+}
+
 /// What follows the table in `source`, and the members after it.
 fn write_tail(out: &mut Vec<u8>, event: &ChangeEvent, operation: Operation) {
-    let EventPosition::Postgres(position) = &event.position;
-    let Lsn(lsn) = position.partial.map_or(position.base, |partial| partial.change);
-    let mut digits = itoa::Buffer::new();
-    out.extend_from_slice(b",\"lsn\":");
-    out.extend_from_slice(digits.format(lsn).as_bytes());
-    out.extend_from_slice(b",\"txId\":");
-    match event.transaction {
-        Some(id) => out.extend_from_slice(digits.format(id).as_bytes()),
-        None => out.extend_from_slice(b"null"),
+    match &event.position {
+        EventPosition::Postgres(position) => write_lsn(out, position),
+        EventPosition::Mysql(position) => write_binlog_place(out, position),
     }
+    let mut digits = itoa::Buffer::new();
     let time = digits.format(event.commit_time_us.div_euclid(1000)).as_bytes();
     out.extend_from_slice(b",\"ts_ms\":");
     out.extend_from_slice(time);
@@ -179,6 +186,47 @@ fn write_tail(out: &mut Vec<u8>, event: &ChangeEvent, operation: Operation) {
     out.extend_from_slice(operation.letter().as_bytes());
     out.extend_from_slice(b"\",\"ts_ms\":");
     out.extend_from_slice(time);
+}
+
+fn write_lsn(out: &mut Vec<u8>, position: &PostgresEventPosition) {
+    let Lsn(lsn) = position.partial.map_or(position.base, |partial| partial.change);
+    let mut digits = itoa::Buffer::new();
+    out.extend_from_slice(b",\"lsn\":");
+    out.extend_from_slice(digits.format(lsn).as_bytes());
+    out.extend_from_slice(b",\"txId\":");
+    match position.xid {
+        Some(id) => out.extend_from_slice(digits.format(id).as_bytes()),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+fn write_binlog_place(out: &mut Vec<u8>, position: &MysqlEventPosition) {
+    let transaction = &position.transaction;
+    let mut digits = itoa::Buffer::new();
+    out.extend_from_slice(b",\"server_id\":");
+    out.extend_from_slice(digits.format(transaction.server_id).as_bytes());
+    out.extend_from_slice(b",\"gtid\":");
+    match &transaction.id {
+        TransactionId::Place { .. } => out.extend_from_slice(b"null"),
+        gtid => json::write_string(out, &gtid.to_string()),
+    }
+    out.extend_from_slice(b",\"file\":");
+    json::write_string(out, &transaction.file);
+    out.extend_from_slice(b",\"pos\":");
+    out.extend_from_slice(digits.format(position.pos).as_bytes());
+    out.extend_from_slice(b",\"row\":");
+    out.extend_from_slice(digits.format(position.index).as_bytes());
+}
+
+/// The database's name as Debezium's connectors have it.
+fn connector(position: &EventPosition) -> &'static str {
+    match position {
+        EventPosition::Postgres(_) => "postgresql",
+        EventPosition::Mysql(position) => match position.transaction.id {
+            TransactionId::Mariadb(_) => "mariadb",
+            TransactionId::Gtid(_) | TransactionId::Place { .. } => "mysql",
+        },
+    }
 }
 
 fn write_row<'a>(

@@ -28,7 +28,7 @@ impl ProcessError {
         };
         Self {
             event: name,
-            position: event.position,
+            position: event.position.clone(),
             problem: Box::new(problem),
         }
     }

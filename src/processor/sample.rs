@@ -76,9 +76,9 @@ pub(super) fn event(selection: Selection, change: Change) -> ChangeEvent {
             base: Lsn(0x16_B374_D000),
             partial: Some(partial),
             last_event_end: Lsn(0),
+            xid: Some(731),
         }),
         commit_time_us: 1_700_000_000_123_456,
-        transaction: Some(731),
         selection,
         change,
     }

@@ -103,7 +103,7 @@ impl TableEvents {
         })?;
 
         let key = match &self.key {
-            None => self.envelope.key(change)?,
+            None => self.envelope.key(event, change)?,
             Some(template) => {
                 let mut key = String::new();
                 let rendering = template.render(&mut key, |place, name| places.text(place, name))?;

@@ -117,6 +117,7 @@ fn a_message_that_is_a_unit_by_itself_has_its_lsn_for_an_id() {
         base: Lsn(0xABC),
         partial: None,
         last_event_end: Lsn(0),
+        xid: None,
     });
     assert_eq!(
         header(&published(only(outbox()).process(event)), "df-event-id"),

@@ -334,15 +334,15 @@ impl<S: Sink> Relay<S> {
                 }
                 return false;
             };
-            let (position, commit_time_us) = (event.position, event.commit_time_us);
+            let commit_time_us = event.commit_time_us;
             if let Some(batch) = &mut self.batch {
-                batch.before = batch.at.replace(position);
+                batch.before = batch.at.replace(event.position.clone());
             }
             match self.chain.process(event) {
                 Ok(Outcome::Publish(record)) => self.parked = Some((record, commit_time_us)),
                 Ok(Outcome::Skip(reason)) => self.skip(reason),
                 Err(error) => {
-                    if let Some(halt) = self.refuse(error, position) {
+                    if let Some(halt) = self.refuse(error) {
                         self.halt(halt);
                         return true;
                     }
@@ -367,8 +367,8 @@ impl<S: Sink> Relay<S> {
                     self.single -= 1;
                     self.single_at = self.at();
                     // Each is a boundary, so that what comes before a culprit is not sent again.
-                    if let Some((batch, at)) = self.batch.as_ref().zip(self.single_at) {
-                        self.ledger.boundary(batch.end.after(&at), SkipCounts::default());
+                    if let Some((batch, at)) = self.batch.as_ref().zip(self.single_at.as_ref()) {
+                        self.ledger.boundary(batch.end.after(at), SkipCounts::default());
                     }
                 }
                 true
@@ -404,7 +404,7 @@ impl<S: Sink> Relay<S> {
     }
 
     fn at(&self) -> Option<EventPosition> {
-        self.batch.as_ref().and_then(|batch| batch.at)
+        self.batch.as_ref().and_then(|batch| batch.at.clone())
     }
 
     /// Counts a skipped event with the batch that it came in.
@@ -415,12 +415,13 @@ impl<S: Sink> Relay<S> {
     }
 
     /// An event that no record could be made of, by its policy.
-    fn refuse(&mut self, error: ProcessError, at: EventPosition) -> Option<HaltError> {
+    fn refuse(&mut self, error: ProcessError) -> Option<HaltError> {
         match error.kind().policy(&self.policies) {
             ErrorPolicy::Halt => Some(HaltError::Process { error }),
             ErrorPolicy::Skip => {
                 let reason = error.kind().skip_reason();
-                tracing::warn!(at = %at, reason = reason.label(), error = %error, "event skipped");
+                let at = self.at().map(|at| at.to_string()).unwrap_or_default();
+                tracing::warn!(at, reason = reason.label(), error = %error, "event skipped");
                 self.skip(reason);
                 None
             }

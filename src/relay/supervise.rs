@@ -21,8 +21,9 @@ use crate::position::Position;
 use crate::processor::Chain;
 use crate::sink::SinkError;
 use crate::sink::kafka::KafkaSink;
-use crate::source::postgres::{OperatorWord, PostgresSource, SourceOptions};
-use crate::source::{BatchSender, LogChannel, Recovery, Source, SourceError};
+use crate::source::mysql::MysqlSource;
+use crate::source::postgres::PostgresSource;
+use crate::source::{BatchSender, LogChannel, OperatorWord, Recovery, Source, SourceError, SourceOptions};
 use crate::telemetry::error_chain;
 use crate::telemetry::status::{PipelineStatus, SourceView, State};
 
@@ -111,9 +112,9 @@ struct Legacy {
 
 impl Supervisor {
     async fn run(self) -> Result<(), PipelineError> {
-        let config::Source::Postgres(source) = &self.pipeline.source;
+        let source_id = self.pipeline.source.id();
         let mut store =
-            FileStore::open(&self.options.state_dir, &self.pipeline.name, &source.id).map_err(CheckpointError::from)?;
+            FileStore::open(&self.options.state_dir, &self.pipeline.name, source_id).map_err(CheckpointError::from)?;
         let from = store.load().await?;
         if !self.pipeline.labels.is_empty() || !self.pipeline.annotations.is_empty() {
             let (labels, annotations) = (&self.pipeline.labels, &self.pipeline.annotations);
@@ -156,7 +157,6 @@ impl Supervisor {
             word,
             single,
         } = legacy;
-        let config::Source::Postgres(source) = &self.pipeline.source;
         let config::Sink::Kafka(kafka) = &self.pipeline.sink;
         let delivery = self.pipeline.delivery;
         let limits = Limits {
@@ -188,7 +188,7 @@ impl Supervisor {
             view: SourceView::new(Arc::clone(&self.status)),
         };
         let connector = Connector {
-            config: Arc::new(source.as_ref().clone()),
+            config: SourceConfig::of(&self.pipeline),
             stall_timeout: delivery.stall_timeout,
             once: self.options.once,
             word,
@@ -285,9 +285,42 @@ fn say_again(status: &PipelineStatus, what: &'static str, reason: &str, wait: Du
     });
 }
 
+/// A source as its file has it, from which each connection is made anew.
+#[derive(Debug)]
+enum SourceConfig {
+    Postgres(Arc<config::Postgres>),
+    Mysql {
+        config: Arc<config::Mysql>,
+        pipeline: String,
+    },
+}
+
+impl SourceConfig {
+    fn of(pipeline: &Pipeline) -> Self {
+        match &pipeline.source {
+            config::Source::Postgres(source) => Self::Postgres(Arc::new(source.as_ref().clone())),
+            config::Source::Mysql(source) => Self::Mysql {
+                config: Arc::new(source.as_ref().clone()),
+                pipeline: pipeline.name.clone(),
+            },
+        }
+    }
+
+    /// Runs the source over one connection, behind the last batch handed over.
+    async fn run(&self, options: SourceOptions, log: &mut LogChannel) -> Result<(), SourceError> {
+        let from = log.batches.last().cloned();
+        match self {
+            Self::Postgres(config) => PostgresSource::new(Arc::clone(config), options).run(from, log).await,
+            Self::Mysql { config, pipeline } => {
+                MysqlSource::new(Arc::clone(config), pipeline, options).run(from, log).await
+            }
+        }
+    }
+}
+
 /// Keeps the source connected for one life.
 struct Connector {
-    config: Arc<config::Postgres>,
+    config: SourceConfig,
     stall_timeout: Duration,
     once: bool,
     word: OperatorWord,
@@ -309,10 +342,8 @@ impl Connector {
                 word: self.word,
                 again,
             };
-            let source = PostgresSource::new(Arc::clone(&self.config), options);
             let begun = Instant::now();
-            let from = log.batches.last().cloned();
-            let result = source.run(from, &mut log).await;
+            let result = self.config.run(options, &mut log).await;
             if log.batches.last() != first.as_ref() {
                 // The word was for one start.
                 self.word = OperatorWord::Nothing;

@@ -126,9 +126,9 @@ fn event(number: u64, valid: bool) -> ChangeEvent {
                 index: 0,
             }),
             last_event_end: Lsn::ZERO,
+            xid: Some(1),
         }),
         commit_time_us: 0,
-        transaction: Some(1),
         selection: Selection::Outbox,
         change: Change::Message(LogMessage {
             prefix: Arc::from("o"),

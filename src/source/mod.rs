@@ -3,9 +3,15 @@
 //! A source owns its connection and answers the server whatever the relay does. What it hands on are [`LogBatch`]es;
 //! what comes back is only the position that was saved, which it may then confirm to its server.
 
+pub mod mysql;
 pub mod postgres;
 
+mod select;
+mod tls;
+mod transport;
+
 use std::future::Future;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -15,7 +21,9 @@ use crate::position::Position;
 use crate::skip::SkipCounts;
 use crate::telemetry::status::SourceView;
 
+pub use mysql::MysqlError;
 pub use postgres::PostgresError;
+pub use tls::TlsSetupError;
 
 /// Tails one database's log.
 pub trait Source: Send + 'static {
@@ -96,17 +104,47 @@ pub struct LogBatch {
     pub end: Position,
 }
 
+/// How one connection of a source is to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct SourceOptions {
+    pub stall_timeout: Duration,
+    /// Ends at the log's end as it is at the start.
+    pub once: bool,
+    pub word: OperatorWord,
+    /// Connected before in this process: what a person should mend at leisure must not end a pipeline that runs.
+    pub again: bool,
+}
+
+/// What the operator said for this one start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OperatorWord {
+    #[default]
+    Nothing,
+    /// `--accept-gap`: go on from what there is, though events may be missing.
+    AcceptGap,
+    /// `--from-slot`: forget the checkpoint and go on where the slot stands; of a binlog, where `start` says.
+    FromSlot,
+}
+
 /// Why a source ended.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     #[error(transparent)]
     Postgres(#[from] PostgresError),
+    #[error(transparent)]
+    Mysql(#[from] MysqlError),
+    #[error(
+        "the checkpoint is of another kind of database ({saved}). Remedy: give this pipeline another name, or start once with --from-slot to set the checkpoint aside"
+    )]
+    OtherDatabase { saved: String },
 }
 
 impl SourceError {
     pub fn recovery(&self) -> Recovery {
         match self {
             Self::Postgres(error) => error.recovery(),
+            Self::Mysql(error) => error.recovery(),
+            Self::OtherDatabase { .. } => Recovery::Halt,
         }
     }
 }

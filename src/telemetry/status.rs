@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 
 use crate::config::{self, Pipeline};
-use crate::position::Position;
+use crate::position::{LogPlace, Position};
 use crate::relay::in_flight::Progress;
 use crate::skip::SkipCounts;
 
@@ -73,12 +73,29 @@ pub struct PipelineStatus {
     pub annotations: BTreeMap<String, String>,
     inner: Mutex<Inner>,
     in_flight_bytes: AtomicU64,
-    /// End of the source's log, as an offset in bytes where the source has such.
-    log_end: AtomicU64,
-    /// The same for what is acked.
-    acked: AtomicU64,
+    log: Mutex<LogReach>,
     /// Commit time of the oldest event in flight in microseconds since 1970; i64::MAX when there is none.
     oldest_us: AtomicI64,
+}
+
+/// How far the source's log reaches, and how far of it is acked.
+#[derive(Debug, Default)]
+struct LogReach {
+    /// The log's files with their ends, oldest first; one where the log is one run of bytes. Empty: not known yet.
+    files: Vec<LogPlace>,
+    acked: Option<LogPlace>,
+}
+
+impl LogReach {
+    /// Bytes from what is acked to the log's end.
+    fn lag_bytes(&self) -> Option<u64> {
+        let (acked, _) = (self.acked?, self.files.first()?);
+        let bytes = self.files.iter().filter(|file| file.file >= acked.file).map(|end| {
+            let done = if end.file == acked.file { acked.offset } else { 0 };
+            end.offset.saturating_sub(done)
+        });
+        Some(bytes.sum())
+    }
 }
 
 #[derive(Debug)]
@@ -152,14 +169,17 @@ impl PipelineStatus {
                 end_to_end: Histogram::default(),
             }),
             in_flight_bytes: AtomicU64::new(0),
-            log_end: AtomicU64::new(0),
-            acked: AtomicU64::new(0),
+            log: Mutex::default(),
             oldest_us: AtomicI64::new(i64::MAX),
         })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn log(&self) -> MutexGuard<'_, LogReach> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn enter(&self, state: State) {
@@ -218,12 +238,11 @@ impl PipelineStatus {
     }
 
     pub fn acked(&self, position: &Position) {
-        self.acked.store(position.log_offset(), Ordering::Relaxed);
+        self.log().acked = Some(position.log_place());
     }
 
     pub fn snapshot(&self) -> Snapshot {
-        let (log_end, acked) = (self.log_end.load(Ordering::Relaxed), self.acked.load(Ordering::Relaxed));
-        let lag_bytes = (log_end > 0 && acked > 0).then(|| log_end.saturating_sub(acked));
+        let lag_bytes = self.log().lag_bytes();
         let inner = self.inner();
         let oldest_us = self.oldest_us.load(Ordering::Relaxed);
         let now_us = SystemTime::now()
@@ -290,9 +309,9 @@ impl SourceView {
         self.0.inner().confirmed = Some(Instant::now());
     }
 
-    /// Tells the log's end, as an offset comparable with [`Position::log_offset`].
-    pub fn log_end(&self, offset: u64) {
-        self.0.log_end.store(offset, Ordering::Relaxed);
+    /// Tells the ends of the log's files, oldest first, comparable with [`Position::log_place`].
+    pub fn log_files(&self, files: Vec<LogPlace>) {
+        self.0.log().files = files;
     }
 
     /// An operator's word let a gap pass.

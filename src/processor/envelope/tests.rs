@@ -156,7 +156,9 @@ fn text_that_is_not_utf8_is_invalid() {
 fn a_non_transactional_event_has_no_transaction() {
     let table = table("orders", &[("id", ColumnKind::Integer)]);
     let mut event = row(Selection::Table, Operation::Insert, &table, None, Some(vec![text("1")]));
-    event.transaction = None;
+    if let EventPosition::Postgres(position) = &mut event.position {
+        position.xid = None;
+    }
     event.commit_time_us = -1;
     assert!(envelope(event).contains(r#""txId":null,"ts_ms":-1}"#));
 }

@@ -15,7 +15,7 @@ use bytes::Bytes;
 
 use crate::event::{Change, ChangeEvent, LogMessage, Operation, Oversized, RowChange, Selection};
 use crate::position::{EventPosition, Lsn, Partial, Position, PostgresEventPosition, PostgresPosition};
-use crate::row::{Row, Table, Value};
+use crate::row::{Row, Table};
 use crate::skip::{SkipCounts, SkipReason};
 use crate::source::LogBatch;
 
@@ -23,7 +23,7 @@ use super::error::PostgresError;
 use super::oversized::OversizedHead;
 use super::pgoutput::{LogicalMessage, decode};
 use super::relation::Relations;
-use super::select::Selector;
+use crate::source::select::Selector;
 use super::tuple::{OldTuple, Tuple};
 
 /// Prefixes remembered with what becomes of them; an application that makes up prefixes must not grow us.
@@ -124,7 +124,7 @@ impl Assembler {
         let mut events = mem::take(&mut self.events);
         // A few events out of much that was passed over would pin all of it for as long as they are in flight.
         if self.kept_bytes.saturating_mul(4) < self.read_bytes {
-            events.iter_mut().for_each(detach);
+            events.iter_mut().for_each(ChangeEvent::detach);
         }
         self.kept_bytes = 0;
         self.read_bytes = 0;
@@ -389,7 +389,7 @@ impl Assembler {
         let wrong = |source| PostgresError::Row { lsn, source };
         let before = parts.old.map(|old| old.row(&table)).transpose().map_err(wrong)?;
         let after = parts.new.map(|new| new.row(&table)).transpose().map_err(wrong)?;
-        self.kept_bytes += before.iter().chain(&after).map(row_bytes).sum::<usize>();
+        self.kept_bytes += before.iter().chain(&after).map(Row::byte_len).sum::<usize>();
         let change = Change::Row(RowChange {
             operation: parts.operation,
             table,
@@ -403,7 +403,7 @@ impl Assembler {
     /// `sent_us` is the time of a message outside a transaction, which has no commit time.
     fn event(&mut self, lsn: Lsn, index: Option<u32>, sent_us: i64, selection: Selection, change: Change) {
         let last_event_end = self.position.last_event_end;
-        let (position, commit_time_us, transaction) = match (&mut self.unit, index) {
+        let (position, commit_time_us) = match (&mut self.unit, index) {
             (Some(unit), Some(index)) => {
                 unit.has_events = true;
                 let partial = Some(Partial {
@@ -415,8 +415,9 @@ impl Assembler {
                     base: self.position.base,
                     partial,
                     last_event_end,
+                    xid: Some(unit.xid),
                 };
-                (position, unit.commit_time_us, Some(unit.xid))
+                (position, unit.commit_time_us)
             }
             _ => {
                 self.position.last_event_end = lsn;
@@ -425,9 +426,9 @@ impl Assembler {
                         base: lsn,
                         partial: None,
                         last_event_end: lsn,
+                        xid: None,
                     },
                     sent_us,
-                    None,
                 )
             }
         };
@@ -435,7 +436,6 @@ impl Assembler {
         self.events.push(ChangeEvent {
             position,
             commit_time_us,
-            transaction,
             selection,
             change,
         });
@@ -463,36 +463,6 @@ impl Assembler {
             Ok(table) => Ok((Arc::clone(table), self.selections.get(&relation).copied().flatten())),
             Err(source) => Err(PostgresError::UnknownRelation { lsn, source }),
         }
-    }
-}
-
-fn row_bytes(row: &Row) -> usize {
-    row.values
-        .iter()
-        .map(|value| match value {
-            Value::Text(bytes) | Value::Bytes(bytes) => bytes.len(),
-            Value::Null | Value::Unchanged | Value::Absent => 0,
-        })
-        .sum()
-}
-
-/// Gives an event memory of its own in place of slices of what was read.
-fn detach(event: &mut ChangeEvent) {
-    match &mut event.change {
-        Change::Message(message) => message.content = Bytes::copy_from_slice(&message.content),
-        Change::Row(row) => {
-            for value in row
-                .before
-                .iter_mut()
-                .chain(&mut row.after)
-                .flat_map(|row| &mut row.values)
-            {
-                if let Value::Text(bytes) = value {
-                    *bytes = Bytes::copy_from_slice(bytes);
-                }
-            }
-        }
-        Change::Oversized(_) => {}
     }
 }
 

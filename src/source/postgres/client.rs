@@ -22,9 +22,9 @@ use tokio_rustls::TlsConnector;
 
 use crate::config::{PostgresDsn, SslMode};
 
-use super::error::{PostgresError, ServerError, is_tls_verdict};
-use super::tls::server_end_point;
-use super::transport::Transport;
+use super::error::{PostgresError, ServerError};
+use crate::source::tls::{is_tls_verdict, server_end_point};
+use crate::source::transport::Transport;
 
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Before streaming the server sends only short messages; more is not PostgreSQL.
@@ -461,7 +461,10 @@ async fn open(dsn: &PostgresDsn, endpoint: &Endpoint, tls: &Arc<ClientConfig>) -
         source,
     };
     let host = match &endpoint.host {
-        Host::Unix(folder) => return Transport::unix(folder, endpoint.port).await.map_err(connect),
+        Host::Unix(folder) => {
+            let socket = folder.join(format!(".s.PGSQL.{}", endpoint.port));
+            return Transport::unix(&socket).await.map_err(connect);
+        }
         Host::Tcp(host) => host,
     };
     let keepalive_idle = dsn.config.get_keepalives_idle().min(Duration::from_secs(60));

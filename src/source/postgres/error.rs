@@ -10,7 +10,7 @@ use crate::source::Recovery;
 
 use super::pgoutput::DecodeError;
 use super::relation::UnknownRelation;
-use super::tls::TlsSetupError;
+use crate::source::tls::{TlsSetupError, is_tls_verdict};
 use super::tuple::RowError;
 use super::wire::WireError;
 
@@ -201,11 +201,6 @@ impl PostgresError {
             _ => Recovery::Halt,
         }
     }
-}
-
-/// Whether TLS itself said no; otherwise the connection broke under it.
-pub(super) fn is_tls_verdict(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
 fn caused_by_io(error: &tokio_postgres::Error) -> bool {

@@ -2,11 +2,11 @@
 //!
 //! | module | its part |
 //! |---|---|
-//! | `client`, `tls`, `transport` | the replication connection up to START_REPLICATION |
+//! | `client` | the replication connection up to START_REPLICATION |
 //! | `session`, `control`, `publication`, `setup` | what is asked, made and compared before the stream starts |
 //! | `stream` | the socket's owner: frames in, batches out, the server answered |
 //! | `wire`, `pgoutput`, `tuple`, `relation`, `oversized` | bytes to messages and rows, pure |
-//! | `assemble`, `select` | messages to change events with positions, pure |
+//! | `assemble` | messages to change events with positions, pure |
 //! | `monitor` | the server beside the stream: log end, slot, publication, shutdown |
 
 mod assemble;
@@ -23,17 +23,13 @@ mod preflight;
 mod publication;
 mod reader;
 mod relation;
-mod select;
 mod session;
 mod setup;
 mod stream;
-mod tls;
-mod transport;
 mod tuple;
 mod wire;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -41,11 +37,11 @@ use tracing::Instrument;
 
 use crate::config;
 use crate::position::{Position, PostgresPosition};
-use crate::source::{LogChannel, Source, SourceError};
+use crate::source::{LogChannel, OperatorWord, Source, SourceError, SourceOptions};
 
 use assemble::Assembler;
 use monitor::{Monitor, Observed};
-use select::Selector;
+use crate::source::select::Selector;
 use session::Session;
 use stream::{Stream, StreamOptions};
 
@@ -54,8 +50,6 @@ pub use error::{PostgresError, ServerError};
 pub use pgoutput::DecodeError;
 pub use preflight::preflight;
 pub use relation::UnknownRelation;
-pub use setup::OperatorWord;
-pub use tls::TlsSetupError;
 pub use tuple::RowError;
 pub use wire::{Tag, WireError};
 
@@ -69,24 +63,13 @@ pub struct PostgresSource {
     options: SourceOptions,
 }
 
-/// How one connection of a source is to be made.
-#[derive(Debug, Clone, Copy)]
-pub struct SourceOptions {
-    pub stall_timeout: Duration,
-    /// Ends at the log's end as it is at the start.
-    pub once: bool,
-    pub word: OperatorWord,
-    /// Connected before in this process: what a person should mend at leisure must not end a pipeline that runs.
-    pub again: bool,
-}
-
 impl PostgresSource {
     pub fn new(config: Arc<config::Postgres>, options: SourceOptions) -> Self {
         Self { config, options }
     }
 
     async fn stream(&self, from: Option<PostgresPosition>, log: &mut LogChannel) -> Result<(), PostgresError> {
-        let selector = Selector::new(&self.config);
+        let selector = Selector::of_postgres(&self.config);
         let session = tokio::select! {
             biased; // a stop ends a connection attempt, which holds nothing yet
             () = log.stop.cancelled() => return Ok(()),
@@ -147,7 +130,16 @@ impl PostgresSource {
 
 impl Source for PostgresSource {
     async fn run(self, from: Option<Position>, log: &mut LogChannel) -> Result<(), SourceError> {
-        let from = from.map(|Position::Postgres(position)| position);
+        let from = match from {
+            None => None,
+            Some(Position::Postgres(position)) => Some(position),
+            Some(_) if self.options.word == OperatorWord::FromSlot => None,
+            Some(other) => {
+                return Err(SourceError::OtherDatabase {
+                    saved: other.to_string(),
+                });
+            }
+        };
         Ok(self.stream(from, log).await?)
     }
 }

@@ -14,6 +14,7 @@ use tokio_postgres::error::SqlState;
 use tokio_util::sync::CancellationToken;
 
 use crate::config;
+use crate::position::LogPlace;
 use crate::telemetry::error_chain;
 use crate::telemetry::status::SourceView;
 
@@ -21,7 +22,7 @@ use super::client::Endpoint;
 use super::control::Control;
 use super::error::PostgresError;
 use super::publication;
-use super::select::Selector;
+use crate::source::select::Selector;
 
 const POLL: Duration = Duration::from_secs(2);
 /// An observation older than this says nothing about now.
@@ -129,7 +130,10 @@ impl Monitor {
         warned: &mut String,
     ) -> Result<(), PostgresError> {
         let end = control.log_end().await?;
-        self.view.log_end(end.0);
+        self.view.log_files(vec![LogPlace {
+            file: 0,
+            offset: end.0,
+        }]);
         if let Some(slot) = control.slot(&self.config.slot).await? {
             observed.send_modify(|observed| {
                 *observed = Observed {

@@ -6,20 +6,20 @@ use rustls::ClientConfig;
 
 use crate::config;
 use crate::preflight::Finding;
-use crate::source::Recovery;
+use crate::source::{OperatorWord, Recovery, tls};
 use crate::telemetry::error_chain;
 
 use super::client::{Endpoint, ReplicationClient};
 use super::control::{Control, session_attributes};
 use super::error::PostgresError;
-use super::select::Selector;
-use super::setup::{OperatorWord, Wanted, check_kind};
-use super::{OLDEST_VERSION, publication, tls};
+use crate::source::select::Selector;
+use super::setup::{Wanted, check_kind};
+use super::{OLDEST_VERSION, publication};
 
 /// Looks at everything that matters and changes nothing.
 pub async fn preflight(config: &config::Postgres) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let tls = match tls::client_config(&config.dsn.ssl) {
+    let tls = match tls::client_config(&config.dsn.ssl, tls::LIBPQ) {
         Ok(tls) => tls,
         Err(error) => return vec![Finding::bad("TLS", error_chain(&error))],
     };
@@ -67,7 +67,7 @@ async fn look(
         Ok(_) => findings.push(Finding::good("replication", "allowed, not encrypted")),
         Err(error) => findings.push(Finding::bad("replication", error_chain(&error))),
     }
-    let selector = Selector::new(config);
+    let selector = Selector::of_postgres(config);
     match control.publication(&config.publication).await? {
         None if config.create => findings.push(Finding::good(
             "publication",

@@ -7,7 +7,7 @@ use crate::config;
 
 use super::control::{Control, PublicationFacts, TableFacts, quote_identifier};
 use super::error::PostgresError;
-use super::select::Selector;
+use crate::source::select::Selector;
 
 /// Makes the publication where it is missing.
 ///

@@ -9,15 +9,15 @@ use tokio_postgres::config::TargetSessionAttrs;
 
 use crate::config;
 use crate::position::{Lsn, PostgresPosition};
-use crate::source::Recovery;
+use crate::source::{OperatorWord, Recovery, SourceOptions, tls};
 use crate::telemetry::error_chain;
 
 use super::client::{Endpoint, ReplicationClient, Started};
 use super::control::{Control, quote_identifier, quote_literal, session_attributes};
 use super::error::PostgresError;
-use super::select::Selector;
-use super::setup::{OperatorWord, Plan, ServerFacts, Wanted, plan};
-use super::{OLDEST_VERSION, SourceOptions, publication, tls};
+use crate::source::select::Selector;
+use super::setup::{Plan, ServerFacts, Wanted, plan};
+use super::{OLDEST_VERSION, publication};
 
 /// For the server to answer START_REPLICATION, which reads nothing of the log yet.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -54,7 +54,7 @@ pub(super) async fn open(
     from: Option<&PostgresPosition>,
     options: SourceOptions,
 ) -> Result<Session, PostgresError> {
-    let tls = tls::client_config(&config.dsn.ssl)?;
+    let tls = tls::client_config(&config.dsn.ssl, tls::LIBPQ)?;
     let endpoints = Endpoint::all(&config.dsn);
     let several = endpoints.len() > 1;
     let wanted = config.dsn.config.get_target_session_attrs();

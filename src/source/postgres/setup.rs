@@ -6,20 +6,10 @@
 
 use crate::config::Start;
 use crate::position::{Lsn, PostgresPosition};
+use crate::source::OperatorWord;
 
 use super::control::SlotFacts;
 use super::error::PostgresError;
-
-/// What the operator said for this one start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OperatorWord {
-    #[default]
-    Nothing,
-    /// `--accept-gap`: go on from what there is, though events may be missing.
-    AcceptGap,
-    /// `--from-slot`: forget the checkpoint and go on where the slot stands.
-    FromSlot,
-}
 
 /// The cluster, from `IDENTIFY_SYSTEM`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

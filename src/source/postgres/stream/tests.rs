@@ -11,7 +11,7 @@ use super::*;
 use crate::config::PrefixPattern;
 use crate::event::Change;
 use crate::position::PostgresPosition;
-use crate::source::postgres::select::Selector;
+use crate::source::select::Selector;
 use crate::source::{BatchSender, LogBatch};
 use crate::telemetry::status::{PipelineStatus, SourceView, State};
 

@@ -1,4 +1,4 @@
-//! Which of the stream's changes are the pipeline's, by the patterns of its file.
+//! Which of a log's changes are the pipeline's, by the patterns of its file.
 
 use crate::config::{self, NamePattern, PrefixPattern};
 use crate::event::Selection;
@@ -11,12 +11,16 @@ pub(super) struct Selector {
 }
 
 impl Selector {
-    pub(super) fn new(config: &config::Postgres) -> Self {
+    pub(super) fn of_postgres(config: &config::Postgres) -> Self {
         Self::of(
             config.outbox.prefixes.clone(),
             config.outbox.tables.clone(),
             config.tables.clone(),
         )
+    }
+
+    pub(super) fn of_mysql(config: &config::Mysql) -> Self {
+        Self::of(Vec::new(), config.outbox.clone(), config.tables.clone())
     }
 
     pub(super) fn of(prefixes: Vec<PrefixPattern>, outbox_tables: Vec<NamePattern>, tables: Vec<NamePattern>) -> Self {

@@ -1,14 +1,15 @@
-//! TLS to the server as libpq's `sslmode` has it, on rustls.
+//! TLS to a database server, on rustls, as libpq's `sslmode` and MySQL's `ssl-mode` have it.
 //!
-//! | sslmode | the server's certificate |
+//! | sslmode (ssl-mode) | the server's certificate |
 //! |---|---|
-//! | prefer, require | not looked at, unless `sslrootcert` is set: then as verify-ca |
-//! | verify-ca | must chain to `sslrootcert`, or to the system's roots |
-//! | verify-full | the same, and must name the host |
+//! | prefer (preferred), require (required) | not looked at, unless root certificates are named: then as verify-ca |
+//! | verify-ca | must chain to the named root certificates, or to the system's |
+//! | verify-full (verify-identity) | the same, and must name the host |
 //!
-//! A self-signed certificate that is itself listed in `sslrootcert` is taken as pinned: libpq accepts such a server, and
+//! A self-signed certificate that is itself among the named root certificates is taken as pinned: libpq accepts such a server, and
 //! webpki by itself would refuse any CA certificate that a server shows as its own.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,28 +37,53 @@ pub enum TlsSetupError {
     },
     #[error("{what} `{}` holds no certificate: expected PEM", path.display())]
     Empty { what: &'static str, path: PathBuf },
-    #[error("this system has no root certificates: name the server's CA with sslrootcert")]
-    NoSystemRoots,
+    #[error("this system has no root certificates: name the server's CA with {option}")]
+    NoSystemRoots { option: &'static str },
     #[error("set up TLS")]
     Rustls(#[from] rustls::Error),
     #[error("set up the verification of the server's certificate")]
     Verifier(#[from] rustls::client::VerifierBuilderError),
 }
 
+/// How a DSN calls its certificate files, for errors.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FileOptions {
+    root: &'static str,
+    cert: &'static str,
+    key: &'static str,
+}
+
+pub(super) const LIBPQ: FileOptions = FileOptions {
+    root: "sslrootcert",
+    cert: "sslcert",
+    key: "sslkey",
+};
+
+pub(super) const MYSQL: FileOptions = FileOptions {
+    root: "ssl-ca",
+    cert: "ssl-cert",
+    key: "ssl-key",
+};
+
+/// Whether TLS itself said no; otherwise the connection broke under it.
+pub(super) fn is_tls_verdict(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+}
+
 /// The client's side of TLS for a DSN.
 ///
 /// # Errors
 /// When a certificate or key file cannot be used: the file must be mended.
-pub(super) fn client_config(ssl: &Ssl) -> Result<Arc<ClientConfig>, TlsSetupError> {
+pub(super) fn client_config(ssl: &Ssl, names: FileOptions) -> Result<Arc<ClientConfig>, TlsSetupError> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
-    let verifier = Arc::new(verifier(ssl, provider)?);
+    let verifier = Arc::new(verifier(ssl, names, provider)?);
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     let config = match (&ssl.client_cert, &ssl.client_key) {
         (Some(cert), Some(key)) => {
-            let chain = certificates("sslcert", cert)?;
+            let chain = certificates(names.cert, cert)?;
             let key = PrivateKeyDer::from_pem_file(key).map_err(|source| TlsSetupError::Read {
-                what: "sslkey",
+                what: names.key,
                 path: key.clone(),
                 source,
             })?;
@@ -87,11 +113,11 @@ fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
     Ok(list)
 }
 
-fn verifier(ssl: &Ssl, provider: Arc<CryptoProvider>) -> Result<Verifier, TlsSetupError> {
+fn verifier(ssl: &Ssl, names: FileOptions, provider: Arc<CryptoProvider>) -> Result<Verifier, TlsSetupError> {
     let (chain, pinned) = match (ssl.mode, &ssl.root_cert) {
         (SslMode::Disable | SslMode::Prefer | SslMode::Require, None) => (None, Vec::new()),
         (_, Some(path)) if path != Path::new("system") => {
-            let given = certificates("sslrootcert", path)?;
+            let given = certificates(names.root, path)?;
             let mut roots = RootCertStore::empty();
             roots.add_parsable_certificates(given.iter().cloned());
             (Some(roots), given)
@@ -100,7 +126,7 @@ fn verifier(ssl: &Ssl, provider: Arc<CryptoProvider>) -> Result<Verifier, TlsSet
             let mut roots = RootCertStore::empty();
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
-                return Err(TlsSetupError::NoSystemRoots);
+                return Err(TlsSetupError::NoSystemRoots { option: names.root });
             }
             (Some(roots), Vec::new())
         }

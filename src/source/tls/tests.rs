@@ -54,7 +54,7 @@ async fn handshake(server: &Server, ssl: &Ssl, host: &str) -> Result<(), String>
     let (near, far) = tokio::io::duplex(16 << 10);
     let acceptor = TlsAcceptor::from(Arc::clone(&server.config));
     let accepting = tokio::spawn(async move { acceptor.accept(far).await.map(drop) });
-    let connector = TlsConnector::from(client_config(ssl).unwrap());
+    let connector = TlsConnector::from(client_config(ssl, LIBPQ).unwrap());
     let name = ServerName::try_from(host.to_owned()).unwrap();
     let result = connector.connect(name, near).await;
     let result = result.map(drop).map_err(|error| error.to_string());

@@ -28,10 +28,8 @@ impl Transport {
         Ok(stream)
     }
 
-    pub(super) async fn unix(folder: &Path, port: u16) -> io::Result<Self> {
-        UnixStream::connect(folder.join(format!(".s.PGSQL.{port}")))
-            .await
-            .map(Self::Unix)
+    pub(super) async fn unix(socket: &Path) -> io::Result<Self> {
+        UnixStream::connect(socket).await.map(Self::Unix)
     }
 
     /// Whether letting received data gather makes the server faster: over TCP it wakes us at each message, while a unix
