@@ -1,0 +1,46 @@
+//! Rows of the binlog: a TABLE_MAP becomes a [`TablePlan`], by which the rows events behind it are walked.
+//!
+//! Everything here is pure: bytes in, rows out. Values come as the server itself prints them (`CAST(… AS CHAR)`, in
+//! UTF-8, a TIMESTAMP in UTC), but for what only a column's display attributes would add, which the log does not hold:
+//! ZEROFILL's zeros, and the fixed digits of FLOAT(M,D) and DOUBLE(M,D).
+//!
+//! Never a guess: what the log does not hold and nobody describes is an error, and so are bytes that no server stores.
+//! No bytes panic, and none make more memory than their own length allows.
+
+mod cell;
+mod charset;
+mod column_type;
+mod compressed;
+mod decimal;
+mod described;
+mod float;
+mod jsonb;
+mod network;
+mod old_temporal;
+mod optional_metadata;
+mod plan;
+mod reader;
+mod table_map;
+mod temporal;
+mod walk;
+
+pub use cell::CellError;
+pub use charset::CharsetError;
+pub use compressed::CompressedError;
+pub use decimal::DecimalError;
+pub use jsonb::{JsonbError, OpaqueError};
+pub use temporal::TemporalError;
+pub use column_type::TypeError;
+pub use optional_metadata::MetadataError;
+pub use plan::PlanError;
+pub use reader::ReadError;
+pub use table_map::TableMapError;
+pub use walk::RowError;
+
+pub(crate) use described::{DescribedColumn, DescribedTable};
+pub(crate) use plan::TablePlan;
+pub(crate) use table_map::TableMap;
+pub(crate) use walk::{Rows, count_rows};
+
+#[cfg(test)]
+mod golden;

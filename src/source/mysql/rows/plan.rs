@@ -1,0 +1,432 @@
+//! What is worked out once for a table map, so that a row costs no thought: how each cell is cut and printed, and the
+//! table that names them.
+//!
+//! Servers repeat a table map for each statement. A plan that [fits](TablePlan::fits) the next one goes on, and with it
+//! its `Arc<Table>`, by whose pointer others keep what they work out for a table.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::cell::{CellPlan, Content, Print, Width};
+use super::charset::{Charset, CharsetError};
+use super::column_type::ColumnType;
+use super::decimal::{self, DecimalError};
+use super::described::{DescribedColumn, DescribedTable, HiddenType};
+use super::old_temporal;
+use super::table_map::{BINARY, MapColumn, TableMap};
+use super::temporal;
+use crate::row::{Column, ColumnKind, Table};
+
+/// How the rows of a table are read, from one table map on.
+#[derive(Debug, Clone)]
+pub(crate) struct TablePlan {
+    table: Arc<Table>,
+    cells: Vec<CellPlan>,
+    /// The strings of each ENUM and SET, in UTF-8.
+    choices: Vec<Vec<Bytes>>,
+    body: Bytes,
+}
+
+/// Why a table's rows can't be read. They stay so until the server's settings, or the table, or tailpost change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    #[error("log does not name the columns of `{table}`: set binlog_row_metadata=FULL in the server")]
+    NoNames { table: String },
+    #[error(
+        "`{table}` has {found} columns in the database, expected {expected} as in the log: it was altered since; with \
+         binlog_row_metadata=FULL later rows do not depend on that"
+    )]
+    ColumnCount {
+        table: String,
+        found: usize,
+        expected: usize,
+    },
+    #[error(
+        "column `{column}` of `{table}` is {found} in the database, expected {expected} as in the log: it was altered \
+         since; with binlog_row_metadata=FULL later rows do not depend on that"
+    )]
+    DoesNotFit {
+        table: String,
+        column: String,
+        /// `COLUMN_TYPE`, with the charset if there is one.
+        found: String,
+        expected: String,
+    },
+    #[error("column `{column}` of `{table}` is not in the database any more, which alone knows the type of {kind}")]
+    Gone {
+        table: String,
+        column: String,
+        kind: String,
+    },
+    #[error("log does not hold the {what} of column `{column}` of `{table}`: expected it there or in the database")]
+    Lacks {
+        table: String,
+        column: String,
+        what: &'static str,
+    },
+    #[error("column `{column}` of `{table}` has the collation {collation}, whose charset is not known")]
+    UnknownCollation {
+        table: String,
+        column: String,
+        collation: u64,
+    },
+    #[error("column `{column}` of `{table}` has the charset `{charset}`, which is not known")]
+    UnknownCharset {
+        table: String,
+        column: String,
+        charset: String,
+    },
+    #[error("strings of column `{column}` of `{table}` are not in its charset")]
+    Strings {
+        table: String,
+        column: String,
+        source: Option<CharsetError>,
+    },
+    #[error("column `{column}` of `{table}` is no decimal")]
+    Decimal {
+        table: String,
+        column: String,
+        source: DecimalError,
+    },
+}
+
+impl TablePlan {
+    /// Makes a table's plan from its map and, where that lacks something, from the database's description.
+    ///
+    /// With names in the log a description is asked only for what the log never holds, column by column of the same
+    /// name: the digits of old temporal types, and MariaDB's UUID, INET4 and INET6. Without names it must fit throughout.
+    ///
+    /// # Errors
+    /// Names or facts are in neither, or the two contradict each other.
+    pub(crate) fn new(map: &TableMap, described: Option<&DescribedTable>) -> Result<Self, PlanError> {
+        let names_in_log = map.columns.iter().all(|column| column.name.is_some());
+        match described {
+            None if !names_in_log => return Err(PlanError::NoNames { table: map.full_name() }),
+            Some(described) if !names_in_log && described.columns.len() != map.columns.len() => {
+                return Err(PlanError::ColumnCount {
+                    table: map.full_name(),
+                    found: described.columns.len(),
+                    expected: map.columns.len(),
+                });
+            }
+            _ => {}
+        }
+        let mut planner = Planner {
+            map,
+            choices: Vec::new(),
+        };
+        let (mut columns, mut cells) = (Vec::new(), Vec::new());
+        for (index, mapped) in map.columns.iter().enumerate() {
+            let described = match (&mapped.name, described) {
+                (_, None) => None,
+                (Some(name), Some(described)) => planner.described_by_name(mapped, name, described)?,
+                (None, Some(described)) => planner.described_at(mapped, index, described)?,
+            };
+            let name = mapped.name.as_deref().or(described.map(|it| it.name.as_str()));
+            let facts = Facts {
+                name: name.ok_or_else(|| PlanError::NoNames { table: map.full_name() })?,
+                mapped,
+                described,
+            };
+            let (cell, kind) = planner.cell(&facts)?;
+            cells.push(cell);
+            columns.push(Column {
+                name: facts.name.to_owned(),
+                kind,
+                key: match described {
+                    Some(described) if !names_in_log => described.key,
+                    _ => mapped.key,
+                },
+            });
+        }
+        let table = Table {
+            database: map.schema.clone(),
+            schema: map.schema.clone(),
+            name: map.table.clone(),
+            keyed: columns.iter().any(|column| column.key),
+            columns,
+        };
+        Ok(Self {
+            table: Arc::new(table),
+            cells,
+            choices: planner.choices,
+            body: map.body.clone(),
+        })
+    }
+
+    /// Whether a table map says the same, so that the plan is right for the rows behind it.
+    ///
+    /// Where a description was needed, that holds under the same table id only: renaming a column changes the id, and
+    /// nothing else in a map without names.
+    pub(crate) fn fits(&self, body: &[u8]) -> bool {
+        self.body == body
+    }
+
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    pub(super) fn cells(&self) -> &[CellPlan] {
+        &self.cells
+    }
+
+    /// The strings of the ENUM or SET with this number.
+    pub(super) fn choices(&self, index: u16) -> &[Bytes] {
+        self.choices.get(usize::from(index)).map_or(&[], Vec::as_slice)
+    }
+}
+
+struct Planner<'m> {
+    map: &'m TableMap,
+    choices: Vec<Vec<Bytes>>,
+}
+
+/// What is known of a column.
+struct Facts<'f> {
+    name: &'f str,
+    mapped: &'f MapColumn,
+    described: Option<&'f DescribedColumn>,
+}
+
+impl Planner<'_> {
+    /// The description of a column that the log names: only if it matters.
+    fn described_by_name<'d>(
+        &self,
+        mapped: &MapColumn,
+        name: &str,
+        described: &'d DescribedTable,
+    ) -> Result<Option<&'d DescribedColumn>, PlanError> {
+        if !mapped.kind.is_old_temporal() && !mapped.may_hide_its_type() {
+            return Ok(None);
+        }
+        match described.columns.iter().find(|column| column.name == name) {
+            Some(found) if found.fits(mapped) => Ok(Some(found)),
+            Some(found) => Err(self.does_not_fit(mapped, found)),
+            None => Err(PlanError::Gone {
+                table: self.map.full_name(),
+                column: name.to_owned(),
+                kind: mapped.kind.to_string(),
+            }),
+        }
+    }
+
+    fn described_at<'d>(
+        &self,
+        mapped: &MapColumn,
+        index: usize,
+        described: &'d DescribedTable,
+    ) -> Result<Option<&'d DescribedColumn>, PlanError> {
+        match described.columns.get(index) {
+            Some(found) if !found.fits(mapped) => Err(self.does_not_fit(mapped, found)),
+            found => Ok(found),
+        }
+    }
+
+    fn does_not_fit(&self, mapped: &MapColumn, found: &DescribedColumn) -> PlanError {
+        let charset = found.charset.as_ref();
+        let sign = match mapped.unsigned {
+            Some(true) => ", unsigned",
+            Some(false) => ", signed",
+            None => "",
+        };
+        let collation = mapped.collation.map(|id| format!(", collation {id}"));
+        PlanError::DoesNotFit {
+            table: self.map.full_name(),
+            column: found.name.clone(),
+            found: charset.map_or_else(
+                || format!("`{}`", found.column_type),
+                |charset| format!("`{}` in `{charset}`", found.column_type),
+            ),
+            expected: format!("{}{sign}{}", mapped.kind, collation.unwrap_or_default()),
+        }
+    }
+
+    fn cell(&mut self, facts: &Facts<'_>) -> Result<(CellPlan, ColumnKind), PlanError> {
+        let fixed = |bytes, print, kind| Ok((CellPlan::new(Width::Fixed(bytes), print), kind));
+        let counted = |length_bytes, print, kind| Ok((CellPlan::new(Width::Counted(length_bytes), print), kind));
+        match facts.mapped.kind {
+            ColumnType::Integer { bytes } => {
+                let unsigned = self.is_unsigned(facts)?;
+                let print = if unsigned { Print::Unsigned } else { Print::Signed };
+                fixed(bytes, print, ColumnKind::Integer)
+            }
+            ColumnType::Year => fixed(1, Print::Year, ColumnKind::Integer),
+            ColumnType::Float => fixed(4, Print::Float, ColumnKind::Float),
+            ColumnType::Double => fixed(8, Print::Double, ColumnKind::Float),
+            ColumnType::Decimal { precision, scale } => {
+                let length = decimal::decimal_len(precision, scale).map_err(|source| {
+                    let (table, column) = self.names(facts);
+                    PlanError::Decimal { table, column, source }
+                })?;
+                let print = Print::Decimal { precision, scale };
+                // At most 32 bytes.
+                fixed(u8::try_from(length).unwrap_or(u8::MAX), print, ColumnKind::Numeric)
+            }
+            ColumnType::Bit { bits } => {
+                let bytes = u8::try_from(bits.div_ceil(8)).unwrap_or(u8::MAX);
+                fixed(bytes, Print::Content(Content::Bytes), ColumnKind::Binary)
+            }
+            ColumnType::Date => fixed(3, Print::Date, ColumnKind::Text),
+            ColumnType::Time { digits } => {
+                fixed(3 + temporal::fraction_bytes(digits), Print::Time { digits }, ColumnKind::Text)
+            }
+            ColumnType::DateTime { digits } => fixed(
+                5 + temporal::fraction_bytes(digits),
+                Print::DateTime { digits },
+                ColumnKind::Text,
+            ),
+            ColumnType::Timestamp { digits } => fixed(
+                4 + temporal::fraction_bytes(digits),
+                Print::Timestamp { digits },
+                ColumnKind::Text,
+            ),
+            ColumnType::OldTime => {
+                let digits = self.digits(facts)?;
+                fixed(old_temporal::time_bytes(digits), Print::OldTime { digits }, ColumnKind::Text)
+            }
+            ColumnType::OldDateTime => {
+                let digits = self.digits(facts)?;
+                let print = Print::OldDateTime { digits };
+                fixed(old_temporal::datetime_bytes(digits), print, ColumnKind::Text)
+            }
+            ColumnType::OldTimestamp => {
+                let digits = self.digits(facts)?;
+                let print = Print::OldTimestamp { digits };
+                fixed(old_temporal::timestamp_bytes(digits), print, ColumnKind::Text)
+            }
+            ColumnType::Char { bytes } => {
+                let length_bytes = length_bytes(bytes);
+                match facts.described.and_then(|it| it.type_text().hidden_type()) {
+                    Some(HiddenType::Uuid) => counted(length_bytes, Print::Uuid, ColumnKind::Uuid),
+                    Some(HiddenType::Inet4) => counted(length_bytes, Print::Inet4, ColumnKind::Text),
+                    Some(HiddenType::Inet6) => counted(length_bytes, Print::Inet6, ColumnKind::Text),
+                    None => match self.content(facts)? {
+                        Content::Bytes => counted(length_bytes, Print::Padded { bytes }, ColumnKind::Binary),
+                        content => counted(length_bytes, Print::Content(content), ColumnKind::Text),
+                    },
+                }
+            }
+            ColumnType::VarChar { bytes } => {
+                let content = self.content(facts)?;
+                counted(length_bytes(bytes), Print::Content(content), content.kind())
+            }
+            ColumnType::Blob { length_bytes } => {
+                let content = self.content(facts)?;
+                counted(length_bytes, Print::Content(content), content.kind())
+            }
+            ColumnType::CompressedVarChar { bytes } => {
+                let content = self.content(facts)?;
+                let limit = u32::from(bytes);
+                counted(length_bytes(bytes), Print::Compressed { limit, content }, content.kind())
+            }
+            ColumnType::CompressedBlob { length_bytes } => {
+                let content = self.content(facts)?;
+                let limit = u32::MAX >> (32 - 8 * u32::from(length_bytes.min(4)));
+                counted(length_bytes, Print::Compressed { limit, content }, content.kind())
+            }
+            ColumnType::Enum { bytes } => {
+                let choices = self.strings(facts)?;
+                fixed(bytes, Print::Enum { choices }, ColumnKind::Text)
+            }
+            ColumnType::Set { bytes } => {
+                let choices = self.strings(facts)?;
+                fixed(bytes, Print::Set { choices }, ColumnKind::Text)
+            }
+            ColumnType::Json { length_bytes } => counted(length_bytes, Print::Json, ColumnKind::Json),
+            ColumnType::Geometry { length_bytes } | ColumnType::Vector { length_bytes } => {
+                counted(length_bytes, Print::Content(Content::Bytes), ColumnKind::Binary)
+            }
+        }
+    }
+
+    fn names(&self, facts: &Facts<'_>) -> (String, String) {
+        (self.map.full_name(), facts.name.to_owned())
+    }
+
+    fn lacks(&self, facts: &Facts<'_>, what: &'static str) -> PlanError {
+        let (table, column) = self.names(facts);
+        PlanError::Lacks { table, column, what }
+    }
+
+    fn is_unsigned(&self, facts: &Facts<'_>) -> Result<bool, PlanError> {
+        let described = facts.described.map(|it| it.type_text().is_unsigned());
+        let unsigned = facts.mapped.unsigned.or(described);
+        unsigned.ok_or_else(|| self.lacks(facts, "sign"))
+    }
+
+    fn digits(&self, facts: &Facts<'_>) -> Result<u8, PlanError> {
+        let digits = facts.described.and_then(|it| it.type_text().digits());
+        digits.ok_or_else(|| self.lacks(facts, "fractional digits"))
+    }
+
+    fn content(&self, facts: &Facts<'_>) -> Result<Content, PlanError> {
+        let charset = match (facts.mapped.collation, facts.described) {
+            (Some(BINARY), _) => return Ok(Content::Bytes),
+            (Some(collation), _) => {
+                let charset = u16::try_from(collation).ok().and_then(Charset::from_collation);
+                charset.ok_or_else(|| {
+                    let (table, column) = self.names(facts);
+                    PlanError::UnknownCollation {
+                        table,
+                        column,
+                        collation,
+                    }
+                })?
+            }
+            (None, Some(described)) => match described.charset.as_deref() {
+                None | Some("binary") => return Ok(Content::Bytes),
+                Some(name) => Charset::from_name(name).ok_or_else(|| {
+                    let (table, column) = self.names(facts);
+                    let charset = name.to_owned();
+                    PlanError::UnknownCharset { table, column, charset }
+                })?,
+            },
+            (None, None) => return Err(self.lacks(facts, "charset")),
+        };
+        Ok(if charset.is_utf8() {
+            Content::Utf8
+        } else {
+            Content::Coded(charset)
+        })
+    }
+
+    /// Keeps the strings of an ENUM or SET, and gives their number.
+    fn strings(&mut self, facts: &Facts<'_>) -> Result<u16, PlanError> {
+        let strings = match (&facts.mapped.strings, facts.described) {
+            (Some(strings), _) => {
+                let content = self.content(facts)?;
+                let in_utf8 = strings.iter().map(|string| match content {
+                    // An ENUM's text can have the charset `binary` as well.
+                    Content::Utf8 | Content::Bytes => str::from_utf8(string).map(Cow::Borrowed).map_err(|_| None),
+                    Content::Coded(charset) => charset.decode(string).map_err(Some),
+                });
+                // Copied out of the map: values are kept longer than that.
+                let copied = in_utf8.map(|string| string.map(|string| Bytes::copy_from_slice(string.as_bytes())));
+                copied.collect::<Result<Vec<_>, _>>().map_err(|source| {
+                    let (table, column) = self.names(facts);
+                    PlanError::Strings { table, column, source }
+                })?
+            }
+            (None, described) => {
+                let strings = described.and_then(|it| it.type_text().strings());
+                let strings = strings.ok_or_else(|| self.lacks(facts, "strings"))?;
+                let copied = strings.iter().map(|string| Bytes::copy_from_slice(string.as_bytes()));
+                copied.collect()
+            }
+        };
+        // As many as columns at most.
+        let index = u16::try_from(self.choices.len()).unwrap_or(u16::MAX);
+        self.choices.push(strings);
+        Ok(index)
+    }
+}
+
+/// The bytes of the length before a value of up to so many.
+fn length_bytes(bytes: u16) -> u8 {
+    if bytes < 256 { 1 } else { 2 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! TABLE_MAP: what the log says of a table before the rows events that name it.
+//!
+//! Types are always there. Names, ENUM and SET strings and the primary key come with `binlog_row_metadata=FULL` only,
+//! signs and charsets with MINIMAL too; MariaDB's default NO_LOG has none of them. What else the metadata may hold
+//! (geometry types, visibility, dimensions of vectors, whatever a later server adds) is passed over: no cell needs it.
+//!
+//! Format: `Table_map_event` in MySQL's source.
+
+use bytes::Bytes;
+
+use super::column_type::{ColumnType, TypeError};
+use super::optional_metadata::{self, MetadataError};
+use super::reader::{ReadError, Reader};
+
+/// A table as its map describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TableMap {
+    pub(super) schema: String,
+    pub(super) table: String,
+    pub(super) columns: Vec<MapColumn>,
+    /// The metadata lists the columns of a primary key.
+    pub(super) has_key: bool,
+    pub(super) body: Bytes,
+}
+
+/// A column, with what the map's metadata says of it, if it does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MapColumn {
+    pub(super) kind: ColumnType,
+    pub(super) name: Option<String>,
+    pub(super) unsigned: Option<bool>,
+    /// Of CHAR, VARCHAR, TEXT (63 where they are BINARY, VARBINARY, BLOB), ENUM and SET.
+    pub(super) collation: Option<u64>,
+    /// Of ENUM and SET, in their charset.
+    pub(super) strings: Option<Vec<Bytes>>,
+    /// Part of the primary key, whole or by a prefix.
+    pub(super) key: bool,
+}
+
+/// A TABLE_MAP that can't be read. Without it no rows of its table can.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TableMapError {
+    #[error("read table map")]
+    Read(#[from] ReadError),
+    #[error("{what} of a table map is not UTF-8, or does not end in a zero byte")]
+    Name { what: &'static str },
+    #[error("`{table}` has {found} columns in its table map, expected 1 to {MAX_COLUMNS}")]
+    ColumnCount { table: String, found: u64 },
+    #[error("column {number} of `{table}` {source}")]
+    Type {
+        table: String,
+        /// From 1.
+        number: usize,
+        source: TypeError,
+    },
+    #[error("table map of `{table}` has {found} bytes of column metadata too many")]
+    TrailingMetadata { table: String, found: usize },
+    #[error("read metadata of `{table}` in its table map")]
+    Metadata { table: String, source: MetadataError },
+}
+
+/// More than a server allows in a table: `MAX_FIELDS`.
+pub(super) const MAX_COLUMNS: usize = 4096;
+
+impl TableMap {
+    /// Reads what follows the event's post-header (table id and flags).
+    ///
+    /// # Errors
+    /// The bytes are no table map, or one of a type that no table of MySQL 8 or MariaDB 10 has.
+    pub(crate) fn parse(body: Bytes) -> Result<Self, TableMapError> {
+        let mut reader = Reader::new(&body);
+        let (schema, table) = names(&mut reader)?;
+        let full_name = || format!("{schema}.{table}");
+        let count = reader.lenenc("column count")?;
+        let count = match usize::try_from(count) {
+            Ok(count @ 1..=MAX_COLUMNS) => count,
+            _ => {
+                return Err(TableMapError::ColumnCount {
+                    table: full_name(),
+                    found: count,
+                });
+            }
+        };
+        let codes = reader.take("column types", count)?;
+        let mut metadata = Reader::new(reader.lenenc_bytes("column metadata")?);
+        let mut columns = Vec::with_capacity(count);
+        for (index, code) in codes.iter().enumerate() {
+            let kind = ColumnType::read(*code, &mut metadata).map_err(|source| TableMapError::Type {
+                table: full_name(),
+                number: index + 1,
+                source,
+            })?;
+            columns.push(MapColumn::of_type(kind));
+        }
+        if !metadata.is_empty() {
+            return Err(TableMapError::TrailingMetadata {
+                table: full_name(),
+                found: metadata.rest().len(),
+            });
+        }
+        reader.take("bitmap of nullable columns", count.div_ceil(8))?;
+        let has_key = optional_metadata::read(reader, &body, &mut columns).map_err(|source| {
+            let table = full_name();
+            TableMapError::Metadata { table, source }
+        })?;
+        Ok(Self {
+            schema: schema.to_owned(),
+            table: table.to_owned(),
+            columns,
+            has_key,
+            body: body.clone(),
+        })
+    }
+
+    /// Reads schema and name alone: enough to pass over a table that nobody asked for.
+    ///
+    /// # Errors
+    /// The bytes are no table map.
+    pub(crate) fn name_of(body: &[u8]) -> Result<(&str, &str), TableMapError> {
+        names(&mut Reader::new(body))
+    }
+
+    /// Whether cells can't be read, or columns named, unless the table is described from the database.
+    pub(crate) fn needs_description(&self) -> bool {
+        let mut columns = self.columns.iter();
+        columns.any(|column| column.name.is_none() || column.lacks_facts() || column.kind.is_old_temporal())
+    }
+
+    /// Whether a MariaDB server may have UUID, INET4 or INET6 columns in this table, which are BINARY(16) and BINARY(4)
+    /// to the log: only a description tells.
+    pub(crate) fn may_hide_types(&self) -> bool {
+        self.columns.iter().any(MapColumn::may_hide_its_type)
+    }
+
+    pub(super) fn full_name(&self) -> String {
+        format!("{}.{}", self.schema, self.table)
+    }
+}
+
+impl MapColumn {
+    fn of_type(kind: ColumnType) -> Self {
+        Self {
+            kind,
+            name: None,
+            unsigned: None,
+            collation: None,
+            strings: None,
+            key: false,
+        }
+    }
+
+    pub(super) fn is_choice(&self) -> bool {
+        matches!(self.kind, ColumnType::Enum { .. } | ColumnType::Set { .. })
+    }
+
+    /// Whether sign, charset or strings are missing that cells need.
+    fn lacks_facts(&self) -> bool {
+        let sign = matches!(self.kind, ColumnType::Integer { .. }) && self.unsigned.is_none();
+        let charset = (self.kind.is_character() || self.is_choice()) && self.collation.is_none();
+        sign || charset || (self.is_choice() && self.strings.is_none())
+    }
+
+    pub(super) fn may_hide_its_type(&self) -> bool {
+        matches!(self.kind, ColumnType::Char { bytes: 4 | 16 }) && self.collation.is_none_or(|it| it == BINARY)
+    }
+}
+
+/// The collation of bytes that are no text.
+pub(super) const BINARY: u64 = 63;
+
+/// Schema and table, each behind a length of one byte and before a zero byte.
+fn names<'b>(reader: &mut Reader<'b>) -> Result<(&'b str, &'b str), TableMapError> {
+    let mut name = |what| {
+        let bytes = reader.counted(what, 1)?;
+        let ended = reader.u8(what)? == 0;
+        let name = str::from_utf8(bytes).ok().filter(|_| ended);
+        name.ok_or(TableMapError::Name { what })
+    };
+    Ok((name("schema name")?, name("table name")?))
+}
+
+#[cfg(test)]
+mod tests;

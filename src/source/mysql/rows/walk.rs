@@ -1,0 +1,306 @@
+//! Walks the rows of one WRITE_ROWS, UPDATE_ROWS or DELETE_ROWS event.
+//!
+//! An event says which columns its rows hold, for the row before an UPDATE and the one after it apart
+//! (`binlog_row_image`): the others are absent, whatever their value is. Each row begins with a bit for each column that
+//! it holds, set where that is NULL; then come the cells. Rows are not counted in the event: they end where it does.
+//!
+//! Format: `Rows_event` in MySQL's source.
+
+use std::mem;
+
+use bytes::Bytes;
+
+use super::cell::{CellError, Printer};
+use super::plan::TablePlan;
+use super::reader::{ReadError, Reader, bit};
+use crate::row::{Row, Value};
+use crate::source::mysql::binlog::RowsKind;
+
+/// A changed row: only an UPDATE has both sides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RowPair {
+    pub(crate) before: Option<Row>,
+    pub(crate) after: Option<Row>,
+}
+
+/// Rows that can't be read. They never will be; other events can.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RowError {
+    #[error("rows of `{table}` have {found} columns, expected {expected} as in its table map")]
+    ColumnCount {
+        table: String,
+        found: u64,
+        expected: usize,
+    },
+    #[error(
+        "update of `{table}` holds differences of JSON documents, expected whole ones: unset PARTIAL_JSON in the server's \
+         binlog_row_value_options"
+    )]
+    PartialUpdate { table: String },
+    #[error("rows of `{table}` hold no column, but {found} bytes")]
+    BareRows { table: String, found: usize },
+    #[error("read rows event of `{table}`")]
+    Event { table: String, source: ReadError },
+    /// Where the next row would begin is not known.
+    #[error("column `{column}` of `{table}` is cut")]
+    Cut {
+        table: String,
+        column: String,
+        source: ReadError,
+    },
+    /// The rows behind this one can be read.
+    #[error("column `{column}` of `{table}` {source}")]
+    Cell {
+        table: String,
+        column: String,
+        source: CellError,
+    },
+}
+
+/// The rows of an event, in the event's order. After an error in a cell the next row follows, after any other nothing.
+pub(crate) struct Rows<'p> {
+    walk: Walk<'p>,
+    body: Bytes,
+    /// The walk's place in `body`.
+    at: usize,
+    /// The one row without bytes has not been given yet.
+    bare_row: bool,
+    printer: Printer<'p>,
+}
+
+/// What the rows of an event look like.
+#[derive(Debug, Clone)]
+struct Walk<'p> {
+    plan: &'p TablePlan,
+    before: Option<Image>,
+    after: Option<Image>,
+}
+
+/// The columns that one side of each row holds.
+#[derive(Debug, Clone)]
+struct Image {
+    /// A bit for each column of the table.
+    present: Bytes,
+    null_bytes: usize,
+}
+
+impl<'p> Rows<'p> {
+    /// `body` is what follows the event's post-header (table id, flags, and since version 2 the extra data): it begins
+    /// with the column count.
+    ///
+    /// # Errors
+    /// The event is not of this plan's table, or its rows can't be told apart.
+    pub(crate) fn new(plan: &'p TablePlan, kind: RowsKind, body: Bytes) -> Result<Self, RowError> {
+        let (walk, at) = Walk::new(plan, kind, &body)?;
+        let printer = Printer::new(plan, body.clone());
+        Ok(Self {
+            bare_row: walk.is_bare(),
+            walk,
+            body,
+            at,
+            printer,
+        })
+    }
+
+    /// Passes over up to `count` rows, and returns over how many: fewer than asked for at the event's end.
+    ///
+    /// # Errors
+    /// A row is cut; none follows then.
+    pub(crate) fn skip_rows(&mut self, count: u64) -> Result<u64, RowError> {
+        let mut skipped = 0;
+        if count > 0 && mem::take(&mut self.bare_row) {
+            return Ok(1);
+        }
+        while skipped < count && self.at < self.body.len() {
+            let mut reader = Reader::new(self.body.get(self.at..).unwrap_or_default());
+            let passed = self.walk.pass(&mut reader);
+            self.at = match passed {
+                Ok(()) => self.body.len() - reader.rest().len(),
+                Err(_) => self.body.len(),
+            };
+            passed?;
+            skipped += 1;
+        }
+        Ok(skipped)
+    }
+}
+
+/// Counts an event's rows without reading their values. `body` is as for [`Rows::new`].
+///
+/// # Errors
+/// As [`Rows::new`], or a row is cut.
+pub(crate) fn count_rows(plan: &TablePlan, kind: RowsKind, body: &Bytes) -> Result<u64, RowError> {
+    let (walk, at) = Walk::new(plan, kind, body)?;
+    let mut reader = Reader::new(body.get(at..).unwrap_or_default());
+    let mut count = u64::from(walk.is_bare());
+    while !reader.is_empty() {
+        walk.pass(&mut reader)?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+impl Iterator for Rows<'_> {
+    type Item = Result<RowPair, RowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let body = self.body.clone();
+        let mut reader = Reader::new(body.get(self.at..).unwrap_or_default());
+        if reader.is_empty() && !mem::take(&mut self.bare_row) {
+            return None;
+        }
+        let pair = self.walk.pair(&mut reader, &mut self.printer);
+        self.at = match &pair {
+            Ok(_) | Err(RowError::Cell { .. }) => body.len() - reader.rest().len(),
+            Err(_) => body.len(),
+        };
+        Some(pair)
+    }
+}
+
+impl<'p> Walk<'p> {
+    fn new(plan: &'p TablePlan, kind: RowsKind, body: &Bytes) -> Result<(Self, usize), RowError> {
+        if kind == RowsKind::PartialUpdate {
+            return Err(RowError::PartialUpdate { table: full_name(plan) });
+        }
+        let mut reader = Reader::new(body);
+        let in_event = |source| RowError::Event {
+            table: full_name(plan),
+            source,
+        };
+        let expected = plan.cells().len();
+        let found = reader.lenenc("column count").map_err(in_event)?;
+        if usize::try_from(found) != Ok(expected) {
+            let table = full_name(plan);
+            return Err(RowError::ColumnCount { table, found, expected });
+        }
+        let mut image = || -> Result<Image, RowError> {
+            let present = reader.take("bitmap of columns", expected.div_ceil(8)).map_err(in_event)?;
+            let count = (0..expected).filter(|index| bit(present, *index)).count();
+            Ok(Image {
+                present: body.slice_ref(present),
+                null_bytes: count.div_ceil(8),
+            })
+        };
+        let (before, after) = match kind {
+            RowsKind::Write => (None, Some(image()?)),
+            RowsKind::Delete => (Some(image()?), None),
+            RowsKind::Update | RowsKind::PartialUpdate => (Some(image()?), Some(image()?)),
+        };
+        let walk = Self { plan, before, after };
+        // No number of such rows would reach the end.
+        if walk.is_bare() && !reader.is_empty() {
+            let (table, found) = (full_name(plan), reader.rest().len());
+            return Err(RowError::BareRows { table, found });
+        }
+        let at = body.len() - reader.rest().len();
+        Ok((walk, at))
+    }
+
+    /// With `binlog_row_image=MINIMAL` MySQL logs a row of nothing but defaults as no columns and no bytes. It refuses to
+    /// log a second one in the same event (error 1534): there is exactly one.
+    fn is_bare(&self) -> bool {
+        self.before.iter().chain(&self.after).all(|image| image.null_bytes == 0)
+    }
+
+    fn pair(&self, reader: &mut Reader<'_>, printer: &mut Printer<'_>) -> Result<RowPair, RowError> {
+        // Both sides are walked before an error in a cell of either is given, so that the next row's start is known.
+        let mut side = |image: &Option<Image>| match image {
+            Some(image) => self.row(image, reader, printer).map(|row| row.map(Some)),
+            None => Ok(Ok(None)),
+        };
+        let (before, after) = (side(&self.before)?, side(&self.after)?);
+        Ok(RowPair {
+            before: before?,
+            after: after?,
+        })
+    }
+
+    /// Reads one side of a row. The outer error is of a row whose end is not known, the inner one of a cell.
+    fn row(
+        &self,
+        image: &Image,
+        reader: &mut Reader<'_>,
+        printer: &mut Printer<'_>,
+    ) -> Result<Result<Row, RowError>, RowError> {
+        let nulls = reader
+            .take("bitmap of NULLs", image.null_bytes)
+            .map_err(|source| self.in_event(source))?;
+        let mut values = Vec::with_capacity(self.plan.cells().len());
+        let (mut present_count, mut fault) = (0, None);
+        for (index, cell) in self.plan.cells().iter().enumerate() {
+            if !bit(&image.present, index) {
+                values.push(Value::Absent);
+                continue;
+            }
+            let is_null = bit(nulls, present_count);
+            present_count += 1;
+            if is_null {
+                values.push(Value::Null);
+                continue;
+            }
+            let raw = cell.take(reader).map_err(|source| self.cut(index, source))?;
+            if fault.is_some() {
+                continue;
+            }
+            match printer.value(*cell, raw) {
+                Ok(value) => values.push(value),
+                Err(source) => fault = Some((index, source)),
+            }
+        }
+        Ok(match fault {
+            None => Ok(Row { values }),
+            Some((index, source)) => Err(RowError::Cell {
+                table: full_name(self.plan),
+                column: self.column_name(index),
+                source,
+            }),
+        })
+    }
+
+    /// Passes over one row.
+    fn pass(&self, reader: &mut Reader<'_>) -> Result<(), RowError> {
+        for image in self.before.iter().chain(&self.after) {
+            let nulls = reader
+                .take("bitmap of NULLs", image.null_bytes)
+                .map_err(|source| self.in_event(source))?;
+            let mut present_count = 0;
+            for (index, cell) in self.plan.cells().iter().enumerate() {
+                if !bit(&image.present, index) {
+                    continue;
+                }
+                if !bit(nulls, present_count) {
+                    cell.take(reader).map_err(|source| self.cut(index, source))?;
+                }
+                present_count += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn in_event(&self, source: ReadError) -> RowError {
+        let table = full_name(self.plan);
+        RowError::Event { table, source }
+    }
+
+    fn cut(&self, index: usize, source: ReadError) -> RowError {
+        RowError::Cut {
+            table: full_name(self.plan),
+            column: self.column_name(index),
+            source,
+        }
+    }
+
+    fn column_name(&self, index: usize) -> String {
+        let column = self.plan.table().columns.get(index);
+        column.map(|column| column.name.clone()).unwrap_or_default()
+    }
+}
+
+fn full_name(plan: &TablePlan) -> String {
+    let table = plan.table();
+    format!("{}.{}", table.schema, table.name)
+}
+
+#[cfg(test)]
+mod tests;
