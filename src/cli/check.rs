@@ -47,9 +47,11 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
 }
 
 async fn findings(pipeline: &config::Pipeline) -> Vec<Finding> {
-    let config::Source::Postgres(postgres) = &pipeline.source;
     let config::Sink::Kafka(kafka) = &pipeline.sink;
-    let mut findings = source::postgres::preflight(postgres).await;
+    let mut findings = match &pipeline.source {
+        config::Source::Postgres(postgres) => source::postgres::preflight(postgres).await,
+        config::Source::Mysql(mysql) => source::mysql::preflight(mysql).await,
+    };
     findings.extend(sink::kafka::preflight(kafka, pipeline).await);
     findings
 }

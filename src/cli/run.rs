@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Loaded;
 use crate::relay::supervise::{self, PipelineError, RunOptions};
-use crate::source::postgres::OperatorWord;
+use crate::source::OperatorWord;
 use crate::telemetry::logs::{self, LogFormat};
 use crate::telemetry::status::PipelineStatus;
 use crate::telemetry::{error_chain, http};

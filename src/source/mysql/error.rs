@@ -1,0 +1,179 @@
+//! Why the binlog source stops, and what follows.
+
+use std::io;
+use std::time::Duration;
+
+use crate::gtid::GtidSet;
+use crate::position::{BinlogPlace, MysqlPosition, ServerIdentity, TransactionId};
+use crate::source::Recovery;
+use crate::source::tls::{TlsSetupError, is_tls_verdict};
+
+use super::binlog::BinlogError;
+use super::packet::ServerError;
+use super::rows::{PlanError, RowError, TableMapError};
+use super::xid::XidError;
+
+/// Each names what was found, what was expected, and the remedy where a person must act.
+#[derive(Debug, thiserror::Error)]
+pub enum MysqlError {
+    #[error("connect to {address}: no answer within {} s", timeout.as_secs())]
+    ConnectTimeout { address: String, timeout: Duration },
+    #[error("connect to {address}")]
+    Connect { address: String, source: io::Error },
+    #[error("set up TLS for the connection")]
+    TlsSetup(#[from] TlsSetupError),
+    #[error(
+        "the server at {address} offers no TLS, which ssl-mode={mode} asks for: set up TLS there, or ssl-mode=preferred here"
+    )]
+    TlsRefused { address: String, mode: &'static str },
+    #[error("TLS with the server at {address}; check ssl-mode, ssl-ca, ssl-cert and the server's certificate")]
+    Tls { address: String, source: io::Error },
+    #[error("the server asks for authentication by `{method}`, which is not supported: ALTER USER ... IDENTIFIED WITH caching_sha2_password (MariaDB: ed25519 or mysql_native_password)")]
+    AuthenticationMethod { method: String },
+    #[error("authenticate: {reason}; check the password")]
+    Authentication { reason: String },
+    #[error("{action}")]
+    Server {
+        action: &'static str,
+        source: Box<ServerError>,
+    },
+    #[error("{action}")]
+    Io { action: &'static str, source: io::Error },
+    #[error("the server closed the connection")]
+    Closed,
+    #[error("the server was silent for {} s", silence.as_secs())]
+    Silent { silence: Duration },
+    #[error("nothing could be handed over for {} s, so the connection was closed until there is room", stalled.as_secs())]
+    Stalled { stalled: Duration },
+    #[error("bytes from the server that are not its protocol: expected {expected}")]
+    Malformed { expected: &'static str },
+    #[error("{found} where the binlog does not allow it, at {place}: expected {expected}")]
+    Unexpected {
+        found: String,
+        place: BinlogPlace,
+        expected: &'static str,
+    },
+    #[error("the server's answer to {what} is `{found}`: expected {expected}")]
+    Answer {
+        what: &'static str,
+        found: String,
+        expected: &'static str,
+    },
+
+    #[error("the server is {found}, expected MySQL 8.0 or later, or MariaDB 10.6 or later")]
+    Version { found: String },
+    #[error("log_bin is off, so the server writes no binlog: set log_bin = ON (in its option file), then restart it")]
+    BinlogOff,
+    #[error("binlog_format is `{found}`, expected `ROW`: SET GLOBAL binlog_format = 'ROW', which holds for new connections of the application")]
+    BinlogFormat { found: String },
+    #[error("binlog_row_image is `{found}`, expected `FULL`: {reason}. SET GLOBAL binlog_row_image = 'FULL', which holds for new connections of the application")]
+    RowImage { found: String, reason: &'static str },
+
+    #[error("the source is in use by connection {connection} of the server: waiting until it is free")]
+    InUse { connection: String },
+    #[error("the lock that keeps other instances out was lost: {reason}")]
+    LockLost { reason: String },
+    #[error(
+        "another replica with server_id {server_id} has connected, and the server ended this connection for it: give each its own, by `server_id` of spec.source.config"
+    )]
+    DuplicateServerId { server_id: u32 },
+    #[error(
+        "the server has purged binlog that is still needed: {detail}. The saved position is {saved}; the oldest that the server has is {oldest}. Remedy: start once with --accept-gap to go on from there, events in between are lost; raise binlog_expire_logs_seconds"
+    )]
+    Purged {
+        saved: MysqlPosition,
+        oldest: String,
+        detail: String,
+    },
+    #[error(
+        "the saved position {saved} has transactions that the server does not have ({missing}): it lost them, was restored, or is another one. Remedy: point the DSN at the right server, or start once with --accept-gap to go on with what it has"
+    )]
+    Ahead { saved: MysqlPosition, missing: String },
+    #[error(
+        "the server is another one: {found}, and the checkpoint is of {saved}, whose binlog files it does not have. Remedy: point the DSN at the right server, or start once with --accept-gap to go on from its oldest binlog"
+    )]
+    OtherServer { found: ServerIdentity, saved: ServerIdentity },
+    #[error(
+        "the checkpoint is by {saved}, and the server {found}. Remedy: undo the change, or start once with --accept-gap to go on from its oldest binlog"
+    )]
+    OtherKind { saved: &'static str, found: &'static str },
+    #[error("`start` is a {given}, and the server {found}")]
+    StartKind { given: &'static str, found: &'static str },
+    #[error("`start` names the GTIDs {start}, of which the server lacks {missing}: {reason}")]
+    StartMissing {
+        start: GtidSet,
+        missing: String,
+        reason: &'static str,
+    },
+    #[error("`start` names {place}, which the server does not have; its binlog goes from {oldest} to {newest}")]
+    StartPlace {
+        place: BinlogPlace,
+        oldest: BinlogPlace,
+        newest: BinlogPlace,
+    },
+    #[error(
+        "the position {place} lies beyond 4 GiB in its file, where the protocol cannot begin: turn GTIDs on (gtid_mode), or start once with --accept-gap to go on from the next file"
+    )]
+    BeyondProtocol { place: BinlogPlace },
+
+    #[error("decode the binlog at {place}")]
+    Binlog { place: BinlogPlace, source: BinlogError },
+    #[error("decode the description of a table at {place}")]
+    TableMap { place: BinlogPlace, source: TableMapError },
+    #[error("read an XA transaction's name at {place}")]
+    Xid { place: BinlogPlace, source: XidError },
+    #[error("table `{table}` at {place}")]
+    Plan {
+        table: String,
+        place: BinlogPlace,
+        source: Box<PlanError>,
+    },
+    #[error("decode a row of `{table}` in transaction {transaction}, which ends at or after {place}")]
+    Row {
+        table: String,
+        transaction: TransactionId,
+        place: BinlogPlace,
+        source: Box<RowError>,
+    },
+    #[error(
+        "`{verb}` on table `{table}` was written to the binlog as a statement, at {place}: its rows cannot be read. A session or the server has binlog_format = STATEMENT or MIXED: set it to ROW. What transaction {transaction} changed there must be sent by hand; then start once with --accept-gap, which passes over it and its like up to the binlog's end at that start"
+    )]
+    StatementForm {
+        verb: String,
+        table: String,
+        place: BinlogPlace,
+        transaction: TransactionId,
+    },
+    #[error(
+        "XA transaction {xid} holds more than {limit} bytes of events, with those that are prepared too: end it by XA COMMIT or XA ROLLBACK, or use smaller ones"
+    )]
+    XaTooLarge { xid: String, limit: usize },
+    #[error("the server wrote an incident into its binlog at {place}: `{message}`; changes may be missing from it. Remedy: check what was lost, then start once with --accept-gap")]
+    Incident { place: BinlogPlace, message: String },
+}
+
+impl MysqlError {
+    pub(super) fn server(action: &'static str, source: ServerError) -> Self {
+        Self::Server {
+            action,
+            source: Box::new(source),
+        }
+    }
+
+    /// What follows. Whatever is not known to heal by itself needs a person.
+    pub fn recovery(&self) -> Recovery {
+        match self {
+            Self::ConnectTimeout { .. }
+            | Self::Connect { .. }
+            | Self::Io { .. }
+            | Self::Closed
+            | Self::Silent { .. }
+            | Self::LockLost { .. } => Recovery::Retry,
+            Self::Stalled { .. } => Recovery::RetryWhenThereIsRoom,
+            Self::InUse { .. } => Recovery::StandBy,
+            Self::Tls { source, .. } if !is_tls_verdict(source) => Recovery::Retry,
+            Self::Server { source, .. } if source.heals() => Recovery::Retry,
+            _ => Recovery::Halt,
+        }
+    }
+}

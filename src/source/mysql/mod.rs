@@ -1,0 +1,150 @@
+//! MySQL 8.0 and MariaDB 10.6 and later, by their row binlog.
+//!
+//! | module | its part |
+//! |---|---|
+//! | `client`, `packet` | a connection, its TLS and log-in, statements |
+//! | `server`, `setup`, `session`, `dump` | what is asked and compared before the stream starts |
+//! | `stream` | the socket's owner: packets in, batches out |
+//! | `binlog`, `rows`, `statement`, `xid` | bytes to events and rows, pure |
+//! | `assemble`, `group`, `tables`, `xa` | events to change events with positions, pure |
+//! | `monitor`, `schema` | the server beside the stream: the lock, the log's end, tables that the log does not describe |
+
+mod assemble;
+mod binlog;
+mod client;
+mod dump;
+mod error;
+mod group;
+mod monitor;
+mod packet;
+mod preflight;
+mod rows;
+mod schema;
+mod server;
+mod session;
+mod setup;
+mod statement;
+mod stream;
+mod tables;
+mod xa;
+mod xid;
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::config;
+use crate::position::{MysqlPosition, Position};
+use crate::source::select::Selector;
+use crate::source::{LogChannel, OperatorWord, Source, SourceError, SourceOptions};
+
+use assemble::{Assembler, AssemblerOptions};
+use monitor::{Monitor, Observed};
+use session::Session;
+use stream::{Stream, StreamOptions};
+
+pub use binlog::{BinlogError, EventKind, RowsHead, RowsKind};
+pub use error::MysqlError;
+pub use packet::ServerError;
+pub use preflight::preflight;
+pub use rows::{PlanError, RowError, TableMapError};
+pub use xid::XidError;
+
+/// Reads one server's binlog.
+#[derive(Debug)]
+pub struct MysqlSource {
+    config: Arc<config::Mysql>,
+    /// Names the lock that keeps other instances of the pipeline out.
+    pipeline: String,
+    options: SourceOptions,
+}
+
+impl MysqlSource {
+    pub fn new(config: Arc<config::Mysql>, pipeline: &str, options: SourceOptions) -> Self {
+        Self {
+            config,
+            pipeline: pipeline.to_owned(),
+            options,
+        }
+    }
+
+    async fn stream(&self, from: Option<MysqlPosition>, log: &mut LogChannel) -> Result<(), MysqlError> {
+        let session = tokio::select! {
+            biased; // a stop ends a connection attempt, which holds nothing yet
+            () = log.stop.cancelled() => return Ok(()),
+            session = session::open(&self.config, &self.pipeline, from.as_ref(), self.options) => session?,
+        };
+        let Session {
+            control,
+            lock,
+            started,
+            tls,
+            facts,
+            position,
+            gap,
+            log_end,
+        } = session;
+        tracing::info!(
+            server = client::address(&self.config.dsn),
+            version = control.version(),
+            position = %position,
+            server_id = self.config.server_id,
+            "streaming"
+        );
+        let accepted = self.options.word == OperatorWord::AcceptGap;
+        if let Some(gap) = gap {
+            tracing::warn!(gap, position = %position, "a gap was accepted by the operator");
+            log.view.gap_accepted();
+        }
+        log.view.streaming();
+        let (observed_sender, observed) = watch::channel(Observed::default());
+        let monitor = Monitor {
+            lock,
+            view: log.view.clone(),
+        };
+        let stop_monitor = CancellationToken::new();
+        let watching = tokio::spawn(
+            monitor
+                .run(control, observed_sender, stop_monitor.clone())
+                .in_current_span(),
+        );
+        let options = StreamOptions {
+            config: Arc::clone(&self.config),
+            tls,
+            stall_timeout: self.options.stall_timeout,
+            until: self.options.once.then(|| log_end.clone()),
+            from: position.clone(),
+            oldest: facts.oldest(),
+        };
+        let assembler_options = AssemblerOptions {
+            max_message_bytes: self.config.max_message_bytes,
+            accepted_until: accepted.then_some(log_end),
+        };
+        let assembler = Assembler::new(Selector::of_mysql(&self.config), position, assembler_options);
+        let stream = Stream::new(started, assembler, self.config.max_message_bytes);
+        let result = stream.run(log, observed, &options).await;
+        stop_monitor.cancel();
+        if let Err(error) = watching.await {
+            tracing::error!(error = %error, "the task that watches the server failed");
+        }
+        result.map(drop)
+    }
+}
+
+impl Source for MysqlSource {
+    async fn run(self, from: Option<Position>, log: &mut LogChannel) -> Result<(), SourceError> {
+        let from = match from {
+            None => None,
+            Some(Position::Mysql(position)) => Some(position),
+            Some(_) if self.options.word == OperatorWord::FromSlot => None,
+            Some(other) => {
+                return Err(SourceError::OtherDatabase {
+                    saved: other.to_string(),
+                });
+            }
+        };
+        Ok(self.stream(from, log).await?)
+    }
+}

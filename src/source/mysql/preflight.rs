@@ -1,0 +1,241 @@
+//! What `tailpost check` looks at on a MySQL or MariaDB server.
+
+use std::sync::Arc;
+
+use rustls::ClientConfig;
+
+use crate::config;
+use crate::preflight::Finding;
+use crate::source::select::Selector;
+use crate::source::tls;
+use crate::telemetry::error_chain;
+
+use super::client::{Client, address};
+use super::dump;
+use super::error::MysqlError;
+use super::server::{LogGtids, ServerFacts};
+use super::session::connect;
+use super::tables::SYSTEM_SCHEMAS;
+
+/// Looks at everything that matters and changes nothing.
+pub async fn preflight(config: &config::Mysql) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let tls = match tls::client_config(&config.dsn.ssl, tls::MYSQL) {
+        Ok(tls) => tls,
+        Err(error) => return vec![Finding::bad("TLS", error_chain(&error))],
+    };
+    if let Err(error) = look(config, &tls, &mut findings).await {
+        findings.push(Finding::bad(address(&config.dsn), error_chain(&error)));
+    }
+    findings
+}
+
+async fn look(
+    config: &config::Mysql,
+    tls: &Arc<ClientConfig>,
+    findings: &mut Vec<Finding>,
+) -> Result<(), MysqlError> {
+    let mut client = connect(config, tls).await?;
+    let encrypted = match (client.is_tls(), &config.dsn.socket) {
+        (true, _) => "over TLS",
+        (false, Some(_)) => "over a socket file",
+        (false, None) => "not encrypted",
+    };
+    let facts = ServerFacts::ask(&mut client).await?;
+    findings.push(Finding::good(
+        format!("{} {}", facts.flavor.name(), address(&config.dsn)),
+        format!("version {}, {encrypted}", client.version()),
+    ));
+    replication(config, tls, findings).await;
+    format(config, &facts, findings);
+    gtids(config, &facts, findings);
+    retention(&facts, findings);
+    durability(&facts, findings);
+    tables(&mut client, config, findings).await
+}
+
+/// Whether the user may replicate is found by trying.
+async fn replication(config: &config::Mysql, tls: &Arc<ClientConfig>, findings: &mut Vec<Finding>) {
+    let tried = async {
+        let mut client = connect(config, tls).await?;
+        client
+            .simple_command("register as a replica", &dump::register(config.server_id))
+            .await
+    };
+    findings.push(match tried.await {
+        Ok(()) => Finding::good("replication", format!("allowed, as server_id {}", config.server_id)),
+        Err(error) => Finding::bad("replication", error_chain(&error)),
+    });
+}
+
+fn format(config: &config::Mysql, facts: &ServerFacts, findings: &mut Vec<Finding>) {
+    let setting = |name: &str| facts.variables.get(name).unwrap_or_default();
+    findings.push(match setting("binlog_format") {
+        "ROW" | "" => Finding::good(
+            "binlog_format",
+            "ROW; a connection of the application can still set another: a row that comes as a statement halts the pipeline",
+        ),
+        found => Finding::bad(
+            "binlog_format",
+            MysqlError::BinlogFormat { found: found.to_owned() }.to_string(),
+        ),
+    });
+    findings.push(match setting("binlog_row_image") {
+        "FULL" | "" => Finding::good("binlog_row_image", "FULL"),
+        found if config.outbox.is_empty() => Finding::warning(
+            "binlog_row_image",
+            format!("{found}: columns that an INSERT leaves to their default, and those that an UPDATE does not change, are missing from the records; SET GLOBAL binlog_row_image = 'FULL'"),
+        ),
+        found => Finding::bad(
+            "binlog_row_image",
+            MysqlError::RowImage {
+                found: found.to_owned(),
+                reason: "an INSERT leaves out columns that have their default, so an outbox event could lack some",
+            }
+            .to_string(),
+        ),
+    });
+    findings.push(match setting("binlog_row_metadata") {
+        "FULL" => Finding::good("binlog_row_metadata", "FULL"),
+        _ => Finding::warning(
+            "binlog_row_metadata",
+            "MINIMAL: the binlog does not name columns, so information_schema is asked, which knows them only as they are now: rows written before an ALTER TABLE can halt the pipeline; SET GLOBAL binlog_row_metadata = 'FULL'",
+        ),
+    });
+    if setting("binlog_row_value_options").contains("PARTIAL_JSON") {
+        let text = "PARTIAL_JSON: an UPDATE of a JSON column in an ordinary table halts the pipeline; SET GLOBAL binlog_row_value_options = ''";
+        findings.push(if config.tables.is_empty() {
+            Finding::warning("binlog_row_value_options", text)
+        } else {
+            Finding::bad("binlog_row_value_options", text)
+        });
+    }
+    if facts.variables.is_on("log_bin_compress") {
+        findings.push(Finding::good("log_bin_compress", "ON: rows are decompressed here"));
+    }
+    if facts.variables.is_on("binlog_transaction_compression") {
+        findings.push(Finding::good(
+            "binlog_transaction_compression",
+            "ON: transactions are decompressed here; each is held in memory as it was compressed",
+        ));
+    }
+    let event_size = setting("binlog_row_event_max_size").parse::<u64>().unwrap_or(0);
+    if event_size >= config.max_message_bytes {
+        findings.push(Finding::bad(
+            "binlog_row_event_max_size",
+            format!(
+                "{event_size}, expected below max_message_bytes ({}): events of several rows would be taken for one row that is too large",
+                config.max_message_bytes
+            ),
+        ));
+    }
+}
+
+fn gtids(config: &config::Mysql, facts: &ServerFacts, findings: &mut Vec<Finding>) {
+    findings.push(match (&facts.gtids, facts.variables.get("gtid_mode")) {
+        (LogGtids::Mysql { .. }, _) => Finding::good("gtid_mode", "ON"),
+        (LogGtids::Mariadb { newest, .. }, _) => Finding::good("GTIDs", format!("at {newest}")),
+        (LogGtids::Off, mode) => Finding::warning(
+            "gtid_mode",
+            format!(
+                "{}: positions are places in this server's files, so the pipeline can't follow to another server, nor begin beyond 4 GiB in a file; set gtid_mode = ON",
+                mode.unwrap_or("OFF")
+            ),
+        ),
+    });
+    if facts.identity.id == config.server_id {
+        findings.push(Finding::bad(
+            "server_id",
+            format!("{} is the server's own: set another by `server_id`", config.server_id),
+        ));
+    }
+}
+
+fn retention(facts: &ServerFacts, findings: &mut Vec<Finding>) {
+    let seconds = facts.variables.get("binlog_expire_logs_seconds");
+    let days = facts.variables.get("expire_logs_days");
+    let parse = |value: Option<&str>| value.and_then(|value| value.parse::<f64>().ok()).unwrap_or(0.0);
+    let kept = match parse(seconds) {
+        seconds if seconds > 0.0 => seconds,
+        _ => parse(days) * 86_400.0,
+    };
+    let subject = "binlog_expire_logs_seconds";
+    findings.push(if kept == 0.0 {
+        Finding::warning(
+            subject,
+            "0: the server never removes binlog by itself, until its disk is full; set a time that is longer than any outage",
+        )
+    } else if kept < 86_400.0 {
+        Finding::warning(
+            subject,
+            format!("{kept:.0}: when tailpost is stopped for longer, events are lost; set a time that is longer than any outage"),
+        )
+    } else {
+        Finding::good(subject, format!("{kept:.0}: tailpost may be stopped for as long, and no longer"))
+    });
+}
+
+/// What the binlog still holds after the server's machine has failed.
+fn durability(facts: &ServerFacts, findings: &mut Vec<Finding>) {
+    findings.push(match facts.variables.get("sync_binlog") {
+        Some("1") => Finding::good("sync_binlog", "1"),
+        found => Finding::warning(
+            "sync_binlog",
+            format!(
+                "{}: when the server's machine fails, the binlog can lose transactions whose events were published, and others can get their GTIDs; set sync_binlog = 1",
+                found.unwrap_or("unknown")
+            ),
+        ),
+    });
+}
+
+/// The tables that patterns without wildcards name, and the outboxes among those that there are.
+async fn tables(client: &mut Client, config: &config::Mysql, findings: &mut Vec<Finding>) -> Result<(), MysqlError> {
+    let system = SYSTEM_SCHEMAS.map(|schema| format!("'{schema}'")).join(", ");
+    let statement = format!(
+        "SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(ENGINE, ''), COALESCE((SELECT GROUP_CONCAT(COLUMN_NAME) FROM \
+         information_schema.COLUMNS c WHERE c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME AND \
+         EXTRA LIKE '%auto_increment%'), '') FROM information_schema.TABLES t WHERE TABLE_TYPE = 'BASE TABLE' AND \
+         TABLE_SCHEMA NOT IN ({system}) ORDER BY TABLE_SCHEMA, TABLE_NAME"
+    );
+    let rows = client.query("list the tables", &statement).await?;
+    let selector = Selector::of_mysql(config);
+    let mut seen = Vec::new();
+    for row in rows {
+        let cells: Vec<String> = row.into_iter().map(Option::unwrap_or_default).collect();
+        let [schema, name, engine, counter] = cells.as_slice() else {
+            continue;
+        };
+        let Some(selection) = selector.table(schema, name) else {
+            continue;
+        };
+        seen.push((schema.clone(), name.clone()));
+        if selection == crate::event::Selection::Outbox {
+            findings.push(outbox_table(schema, name, engine, counter));
+        }
+    }
+    for pattern in selector.table_patterns() {
+        if !seen.iter().any(|(schema, name)| pattern.matches(schema, name)) {
+            findings.push(Finding::warning(
+                "tables",
+                format!("`{pattern}` matches no table that the DSN's user can see: create it, or GRANT SELECT on it"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn outbox_table(schema: &str, name: &str, engine: &str, counter: &str) -> Finding {
+    let subject = format!("outbox {schema}.{name}");
+    match (engine, counter) {
+        ("BLACKHOLE", "") => Finding::good(subject, "BLACKHOLE: rows go to the binlog only"),
+        ("BLACKHOLE", counter) => Finding::warning(
+            subject,
+            format!("BLACKHOLE with the AUTO_INCREMENT column `{counter}`, which is 1 in each statement: it cannot tell events apart; map no event_id to it, the derived one does"),
+        ),
+        _ => Finding::good(
+            subject,
+            format!("{engine}: rows stay in the table until the application deletes them; with BLACKHOLE nothing stays"),
+        ),
+    }
+}

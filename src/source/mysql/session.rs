@@ -1,0 +1,159 @@
+//! From a DSN to a started stream: which server, from which position, with everything compared before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ClientConfig;
+use sha2::{Digest, Sha256};
+
+use crate::config::{self, MysqlStart};
+use crate::gtid::GtidSet;
+use crate::position::{BinlogPlace, MysqlBase, MysqlPosition};
+use crate::source::{SourceOptions, tls};
+
+use super::client::{Client, Started};
+use super::dump;
+use super::error::MysqlError;
+use super::server::{Flavor, ServerFacts, gtids_at, quote};
+use super::setup::plan;
+
+/// The lock's connection dies with us: a process that is stopped for this long, or cut off, loses its place to the next.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+/// The server sends a heartbeat when it has had nothing to send for so long.
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// Everything that is ready when the stream runs.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// Holds the lock.
+    pub(super) control: Client,
+    pub(super) lock: Lock,
+    pub(super) started: Started,
+    pub(super) tls: Arc<ClientConfig>,
+    pub(super) facts: ServerFacts,
+    pub(super) position: MysqlPosition,
+    /// What the operator let pass.
+    pub(super) gap: Option<String>,
+    /// End of the log when the stream was started.
+    pub(super) log_end: BinlogPlace,
+}
+
+/// Connects, takes the lock, decides where to begin, and begins.
+///
+/// `pipeline` names the lock that keeps other instances of the same pipeline out.
+pub(super) async fn open(
+    config: &config::Mysql,
+    pipeline: &str,
+    from: Option<&MysqlPosition>,
+    options: SourceOptions,
+) -> Result<Session, MysqlError> {
+    let tls = tls::client_config(&config.dsn.ssl, tls::MYSQL)?;
+    let mut control = connect(config, &tls).await?;
+    let lock = Lock::new(pipeline);
+    lock.take(&mut control).await?;
+    let facts = ServerFacts::ask(&mut control).await?;
+    if !options.again {
+        check_format(config, &facts)?;
+    }
+    let start_gtids = match (&config.start, facts.flavor) {
+        (MysqlStart::File { file, position }, Flavor::Mariadb) if from.is_none() => {
+            let place = BinlogPlace {
+                file: file.as_str().into(),
+                pos: *position,
+            };
+            gtids_at(&mut control, &place).await?
+        }
+        _ => None,
+    };
+    let plan = plan(from, &facts, &config.start, start_gtids.as_ref(), options.word)?;
+    let mut replication = connect(config, &tls).await?;
+    for statement in dump::settings(facts.flavor, &plan.position, options.stall_timeout) {
+        replication.query("prepare for the binlog", &statement).await?;
+    }
+    replication
+        .simple_command("register as a replica", &dump::register(config.server_id))
+        .await?;
+    let command = dump::command(config.server_id, &plan.position);
+    let started = replication.start(&command).await?;
+    Ok(Session {
+        control,
+        lock,
+        started,
+        tls,
+        log_end: facts.end(),
+        facts,
+        position: plan.position,
+        gap: plan.gap,
+    })
+}
+
+/// A connection that reads and writes UTF-8, whatever the server's settings.
+pub(super) async fn connect(config: &config::Mysql, tls: &Arc<ClientConfig>) -> Result<Client, MysqlError> {
+    let mut client = Client::connect(&config.dsn, tls).await?;
+    client.query("set the connection's character set", "SET NAMES utf8mb4").await?;
+    Ok(client)
+}
+
+/// Whether what the server writes can be read at all. Applications can set the same for their connections, so each row is
+/// looked at too.
+fn check_format(config: &config::Mysql, facts: &ServerFacts) -> Result<(), MysqlError> {
+    // The setting is deprecated; a server without it knows rows only.
+    if let Some(found) = facts.variables.get("binlog_format").filter(|format| *format != "ROW") {
+        return Err(MysqlError::BinlogFormat { found: found.to_owned() });
+    }
+    match facts.variables.get("binlog_row_image") {
+        Some(found) if found != "FULL" && !config.outbox.is_empty() => Err(MysqlError::RowImage {
+            found: found.to_owned(),
+            reason: "an INSERT leaves out columns that have their default, so an outbox event could lack some",
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The server-wide lock (`GET_LOCK`) that lets one instance of a pipeline read, in the connection that took it.
+#[derive(Debug, Clone)]
+pub(super) struct Lock {
+    name: String,
+}
+
+impl Lock {
+    fn new(pipeline: &str) -> Self {
+        // The server takes 64 characters at most, and a pipeline's name can be as long by itself.
+        let digest = Sha256::digest(pipeline.as_bytes());
+        let digits: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Self {
+            name: format!("tailpost.{digits}"),
+        }
+    }
+
+    async fn take(&self, client: &mut Client) -> Result<(), MysqlError> {
+        let timeout = format!("SET SESSION wait_timeout = {}", LOCK_TIMEOUT.as_secs());
+        client.query("set the lock's timeout", &timeout).await?;
+        let name = quote(&self.name);
+        let statement = format!("SELECT GET_LOCK({name}, 0), IS_USED_LOCK({name})");
+        let rows = client.query("take the pipeline's lock", &statement).await?;
+        let cell = |column: usize| rows.first().and_then(|row| row.get(column)).and_then(Option::as_deref);
+        if cell(0) == Some("1") {
+            return Ok(());
+        }
+        Err(MysqlError::InUse {
+            connection: cell(1).unwrap_or("?").to_owned(),
+        })
+    }
+
+    /// Whether the connection still has it. Asking keeps the connection alive.
+    pub(super) async fn is_held(&self, client: &mut Client) -> Result<bool, MysqlError> {
+        let statement = format!("SELECT IS_USED_LOCK({}) = CONNECTION_ID()", quote(&self.name));
+        let rows = client.query("look at the pipeline's lock", &statement).await?;
+        let held = rows.first().and_then(|row| row.first()).and_then(Option::as_deref);
+        Ok(held == Some("1"))
+    }
+}
+
+/// Whether the stream begins at a GTID set.
+pub(super) fn gtid_set(position: &MysqlPosition) -> Option<&GtidSet> {
+    match &position.base {
+        MysqlBase::Gtids(set) => Some(set),
+        MysqlBase::Mariadb(_) | MysqlBase::File(_) => None,
+    }
+}

@@ -1,0 +1,306 @@
+//! Where to go on, decided from what the checkpoint and the server say. Pure.
+//!
+//! The server itself refuses some of what would be a gap, and only once the stream has begun; everything is compared
+//! before, and only the operator's word accepts a gap.
+
+use crate::config::{GtidStart, MysqlStart};
+use crate::gtid::{GtidSet, MariadbGtids};
+use crate::position::{BinlogPlace, ByFile, MysqlBase, MysqlPosition};
+use crate::source::OperatorWord;
+
+use super::error::MysqlError;
+use super::server::{LogGtids, ServerFacts};
+
+/// The protocol asks for a place in a file with 32 bits.
+const LARGEST_OFFSET: u64 = u32::MAX as u64;
+
+/// How to begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) position: MysqlPosition,
+    /// What the operator accepted.
+    pub(super) gap: Option<String>,
+}
+
+/// Decides where to begin. `start_gtids` is what MariaDB says of the place that `start` names.
+///
+/// # Errors
+/// Each names what is missing or contradicts, and the remedy.
+pub(super) fn plan(
+    saved: Option<&MysqlPosition>,
+    server: &ServerFacts,
+    start: &MysqlStart,
+    start_gtids: Option<&MariadbGtids>,
+    word: OperatorWord,
+) -> Result<Plan, MysqlError> {
+    let aside = word == OperatorWord::FromSlot && saved.is_some();
+    let Some(saved) = saved.filter(|_| !aside) else {
+        return Ok(Plan {
+            position: first_start(server, start, start_gtids)?,
+            gap: aside.then(|| "--from-slot: the checkpoint is set aside".to_owned()),
+        });
+    };
+    match resume(saved, server) {
+        Ok(position) => Ok(Plan { position, gap: None }),
+        Err(Refusal { error, otherwise }) if word == OperatorWord::AcceptGap => Ok(Plan {
+            position: otherwise,
+            gap: Some(error.to_string()),
+        }),
+        Err(Refusal { error, .. }) => Err(*error),
+    }
+}
+
+/// Why a position cannot be gone on from, and where to go on once that is accepted.
+struct Refusal {
+    error: Box<MysqlError>,
+    otherwise: MysqlPosition,
+}
+
+fn resume(saved: &MysqlPosition, server: &ServerFacts) -> Result<MysqlPosition, Refusal> {
+    let refuse = |error: MysqlError, base: MysqlBase, place: BinlogPlace| {
+        Err(Refusal {
+            error: Box::new(error),
+            otherwise: at(server, base, place),
+        })
+    };
+    let purged = |detail: String| MysqlError::Purged {
+        saved: saved.clone(),
+        oldest: oldest_text(server),
+        detail,
+    };
+    match (&saved.base, &server.gtids) {
+        (MysqlBase::Gtids(done), LogGtids::Mysql { executed, purged: gone }) => {
+            let missing = done.difference(executed);
+            let mut reachable = done.difference(&missing);
+            reachable.union_with(gone);
+            if !missing.is_empty() {
+                let error = MysqlError::Ahead {
+                    saved: saved.clone(),
+                    missing: missing.to_string(),
+                };
+                return refuse(error, MysqlBase::Gtids(reachable), server.oldest());
+            }
+            let lost = gone.difference(done);
+            if !lost.is_empty() {
+                let error = purged(format!("the missing transactions are {lost}"));
+                return refuse(error, MysqlBase::Gtids(reachable), server.oldest());
+            }
+        }
+        (MysqlBase::Mariadb(done), LogGtids::Mariadb { oldest, newest }) => {
+            let begin = match saved.begin().0 {
+                MysqlBase::Mariadb(begin) => begin,
+                _ => done,
+            };
+            let ahead = done
+                .iter()
+                .find(|gtid| newest.get(gtid.domain).is_none_or(|newest| newest.sequence < gtid.sequence));
+            if let Some(gtid) = ahead {
+                let error = MysqlError::Ahead {
+                    saved: saved.clone(),
+                    missing: gtid.to_string(),
+                };
+                return refuse(error, MysqlBase::Mariadb(reachable(done, oldest, newest)), server.oldest());
+            }
+            let lost = oldest
+                .iter()
+                .find(|oldest| begin.get(oldest.domain).is_none_or(|begin| begin.sequence < oldest.sequence));
+            if let Some(gtid) = lost {
+                let error = purged(format!("transactions up to {gtid} are missing"));
+                return refuse(error, MysqlBase::Mariadb(reachable(done, oldest, newest)), server.oldest());
+            }
+        }
+        (MysqlBase::File(_), _) => return resume_by_file(saved, server),
+        (MysqlBase::Gtids(_) | MysqlBase::Mariadb(_), found) => {
+            let error = MysqlError::OtherKind {
+                saved: match saved.base {
+                    MysqlBase::Gtids(_) => "MySQL's GTIDs",
+                    _ => "MariaDB's GTIDs",
+                },
+                found: has(found),
+            };
+            return refuse(error, earliest(server), server.oldest());
+        }
+    }
+    if saved.server != server.identity {
+        tracing::warn!(
+            server = %server.identity,
+            saved = %saved.server,
+            "another server than at the last save; it has the transactions that are done, and all that follow"
+        );
+    }
+    Ok(MysqlPosition {
+        server: server.identity.clone(),
+        ..saved.clone()
+    })
+}
+
+fn resume_by_file(saved: &MysqlPosition, server: &ServerFacts) -> Result<MysqlPosition, Refusal> {
+    let (_, begin) = saved.begin();
+    let error = if saved.server != server.identity {
+        MysqlError::OtherServer {
+            found: server.identity.clone(),
+            saved: saved.server.clone(),
+        }
+    } else if begin.log_place() < server.oldest().log_place() {
+        MysqlError::Purged {
+            saved: saved.clone(),
+            oldest: oldest_text(server),
+            detail: format!("{} is gone", begin.file),
+        }
+    } else if !has_place(server, begin) {
+        MysqlError::Ahead {
+            saved: saved.clone(),
+            missing: format!("its binlog ends at {}", server.end()),
+        }
+    } else if begin.pos > LARGEST_OFFSET {
+        let next = server.files.iter().find(|file| file.file_number() > begin.file_number());
+        let place = BinlogPlace {
+            file: next.map_or_else(|| server.end().file, |next| next.file.clone()),
+            pos: BinlogPlace::FILE_START,
+        };
+        return Err(Refusal {
+            error: Box::new(MysqlError::BeyondProtocol { place: begin.clone() }),
+            otherwise: at(server, MysqlBase::File(ByFile), place),
+        });
+    } else {
+        return Ok(saved.clone());
+    };
+    Err(Refusal {
+        error: Box::new(error),
+        otherwise: at(server, earliest(server), server.oldest()),
+    })
+}
+
+/// Of each domain as much as the server can go on from.
+fn reachable(done: &MariadbGtids, oldest: &MariadbGtids, newest: &MariadbGtids) -> MariadbGtids {
+    let mut reachable = oldest.clone();
+    for gtid in done.iter() {
+        let before_log = oldest.get(gtid.domain).is_some_and(|oldest| gtid.sequence < oldest.sequence);
+        match newest.get(gtid.domain) {
+            Some(newest) if newest.sequence < gtid.sequence => reachable.insert(newest),
+            Some(_) if !before_log => reachable.insert(gtid),
+            _ => {}
+        }
+    }
+    reachable
+}
+
+fn first_start(
+    server: &ServerFacts,
+    start: &MysqlStart,
+    start_gtids: Option<&MariadbGtids>,
+) -> Result<MysqlPosition, MysqlError> {
+    match (start, &server.gtids) {
+        (MysqlStart::Earliest, _) => Ok(at(server, earliest(server), server.oldest())),
+        (MysqlStart::Latest, gtids) => {
+            let base = match gtids {
+                LogGtids::Mysql { executed, .. } => MysqlBase::Gtids(executed.clone()),
+                LogGtids::Mariadb { newest, .. } => MysqlBase::Mariadb(newest.clone()),
+                LogGtids::Off => MysqlBase::File(ByFile),
+            };
+            Ok(at(server, base, server.end()))
+        }
+        (MysqlStart::Gtid(GtidStart::Mysql(set)), LogGtids::Mysql { executed, purged }) => {
+            gtid_start(set, executed, purged)?;
+            Ok(at(server, MysqlBase::Gtids(set.clone()), server.oldest()))
+        }
+        // Where it lies in the log is for the server to find, and to refuse.
+        (MysqlStart::Gtid(GtidStart::Mariadb(gtids)), LogGtids::Mariadb { .. }) => {
+            Ok(at(server, MysqlBase::Mariadb(gtids.clone()), server.oldest()))
+        }
+        (MysqlStart::Gtid(given), found) => Err(MysqlError::StartKind {
+            given: match given {
+                GtidStart::Mysql(_) => "GTID set of MySQL",
+                GtidStart::Mariadb(_) => "list of MariaDB's GTIDs",
+            },
+            found: has(found),
+        }),
+        (MysqlStart::File { file, position }, gtids) => {
+            let place = BinlogPlace {
+                file: file.as_str().into(),
+                pos: *position,
+            };
+            if place.pos > LARGEST_OFFSET {
+                return Err(MysqlError::BeyondProtocol { place });
+            }
+            let known = match gtids {
+                LogGtids::Mariadb { .. } => start_gtids.cloned().map(MysqlBase::Mariadb),
+                _ => Some(MysqlBase::File(ByFile)),
+            };
+            match known.filter(|_| has_place(server, &place)) {
+                Some(base) => Ok(at(server, base, place)),
+                None => Err(MysqlError::StartPlace {
+                    place,
+                    oldest: server.oldest(),
+                    newest: server.end(),
+                }),
+            }
+        }
+    }
+}
+
+/// A set to start from must hold what was purged, and only what there is.
+fn gtid_start(set: &GtidSet, executed: &GtidSet, purged: &GtidSet) -> Result<(), MysqlError> {
+    let unknown = set.difference(executed);
+    if !unknown.is_empty() {
+        return Err(MysqlError::StartMissing {
+            start: set.clone(),
+            missing: unknown.to_string(),
+            reason: "it never had them",
+        });
+    }
+    let gone = purged.difference(set);
+    if !gone.is_empty() {
+        return Err(MysqlError::StartMissing {
+            start: set.clone(),
+            missing: gone.to_string(),
+            reason: "they come after the start and were purged; add them to it to do without them",
+        });
+    }
+    Ok(())
+}
+
+/// What was gone from the log before its oldest file.
+fn earliest(server: &ServerFacts) -> MysqlBase {
+    match &server.gtids {
+        LogGtids::Mysql { purged, .. } => MysqlBase::Gtids(purged.clone()),
+        LogGtids::Mariadb { oldest, .. } => MysqlBase::Mariadb(oldest.clone()),
+        LogGtids::Off => MysqlBase::File(ByFile),
+    }
+}
+
+fn at(server: &ServerFacts, base: MysqlBase, place: BinlogPlace) -> MysqlPosition {
+    MysqlPosition {
+        server: server.identity.clone(),
+        base,
+        place,
+        partial: Vec::new(),
+        reread: None,
+    }
+}
+
+fn has_place(server: &ServerFacts, place: &BinlogPlace) -> bool {
+    let file = server.files.iter().find(|file| file.file == place.file);
+    file.is_some_and(|file| place.pos <= file.pos)
+}
+
+/// What the operator can go on from.
+fn oldest_text(server: &ServerFacts) -> String {
+    let oldest = server.oldest();
+    match earliest(server) {
+        MysqlBase::Gtids(purged) if !purged.is_empty() => format!("{oldest}, behind {purged}"),
+        MysqlBase::Mariadb(gtids) if !gtids.is_empty() => format!("{oldest}, behind {gtids}"),
+        _ => oldest.to_string(),
+    }
+}
+
+fn has(gtids: &LogGtids) -> &'static str {
+    match gtids {
+        LogGtids::Mysql { .. } => "is MySQL with GTIDs",
+        LogGtids::Mariadb { .. } => "is MariaDB",
+        LogGtids::Off => "is MySQL without gtid_mode = ON",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,153 @@
+//! The tables that the log describes: what their rows are to the pipeline, and how they are read.
+//!
+//! A description comes before the rows of each statement, mostly the same again: what was made of it is kept for as long
+//! as its bytes stay the same. Tables that are none of the pipeline's are never looked into.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::event::Selection;
+use crate::source::select::Selector;
+
+use super::rows::{DescribedTable, PlanError, TableMap, TableMapError, TablePlan};
+
+/// Ids are given anew whenever the server opens a table again; this many are kept.
+const KEPT: usize = 512;
+pub(super) const SYSTEM_SCHEMAS: [&str; 4] = ["mysql", "sys", "information_schema", "performance_schema"];
+
+/// Which tables the log has described.
+#[derive(Debug)]
+pub(super) struct Tables {
+    selector: Selector,
+    /// MariaDB has types that its log does not tell from BINARY.
+    mariadb: bool,
+    by_id: HashMap<u64, Described>,
+    /// From information_schema, by `schema.table`, for logs that don't name columns.
+    from_schema: HashMap<Arc<str>, FromSchema>,
+}
+
+#[derive(Debug)]
+struct FromSchema {
+    /// None: it is not there any more.
+    table: Option<DescribedTable>,
+    /// The log's description that it was asked for.
+    asked_for: Bytes,
+}
+
+/// A table as the log described it.
+#[derive(Debug, Clone)]
+pub(super) struct Described {
+    /// The description's bytes.
+    body: Bytes,
+    /// `schema.table`
+    pub(super) name: Arc<str>,
+    /// None: nothing of ours.
+    pub(super) selection: Option<Selection>,
+    /// Made when rows are to be read.
+    plan: Option<Arc<TablePlan>>,
+}
+
+/// Why there is no plan yet.
+#[derive(Debug)]
+pub(super) enum Missing {
+    /// The log does not say what is needed: information_schema must be asked.
+    Description,
+    Failed(PlanFailure),
+}
+
+#[derive(Debug)]
+pub(super) enum PlanFailure {
+    TableMap(TableMapError),
+    Plan(Box<PlanError>),
+}
+
+impl Tables {
+    pub(super) fn new(selector: Selector, mariadb: bool) -> Self {
+        Self {
+            selector,
+            mariadb,
+            by_id: HashMap::new(),
+            from_schema: HashMap::new(),
+        }
+    }
+
+    /// Another file begins: its ids are its own.
+    pub(super) fn clear(&mut self) {
+        self.by_id.clear();
+    }
+
+    /// What a table's rows are; None: nothing of ours. The server's own tables are nobody's, whatever a pattern matches.
+    pub(super) fn selection(&self, schema: &str, table: &str) -> Option<Selection> {
+        if SYSTEM_SCHEMAS.contains(&schema) {
+            return None;
+        }
+        self.selector.table(schema, table)
+    }
+
+    /// Takes a description from the log.
+    pub(super) fn describe(&mut self, id: u64, body: &Bytes) -> Result<(), TableMapError> {
+        if self.by_id.get(&id).is_some_and(|known| known.body == *body) {
+            return Ok(());
+        }
+        let (schema, table) = TableMap::name_of(body)?;
+        let name: Arc<str> = format!("{schema}.{table}").into();
+        let selection = self.selection(schema, table);
+        if self.by_id.len() >= KEPT {
+            self.by_id.clear();
+        }
+        let described = Described {
+            // A copy: the bytes at hand are a piece of what was read together, and would keep all of it.
+            body: Bytes::copy_from_slice(body),
+            name,
+            selection,
+            plan: None,
+        };
+        self.by_id.insert(id, described);
+        Ok(())
+    }
+
+    pub(super) fn get(&self, id: u64) -> Option<&Described> {
+        self.by_id.get(&id)
+    }
+
+    /// How the table's rows are read.
+    pub(super) fn plan(&mut self, id: u64) -> Result<Arc<TablePlan>, Missing> {
+        let Some(described) = self.by_id.get_mut(&id) else {
+            return Err(Missing::Description);
+        };
+        if let Some(plan) = &described.plan {
+            return Ok(Arc::clone(plan));
+        }
+        let map = TableMap::parse(described.body.clone())
+            .map_err(|error| Missing::Failed(PlanFailure::TableMap(error)))?;
+        let needed = map.needs_description();
+        let asked = self.from_schema.get(&described.name);
+        if asked.is_none() && (needed || (self.mariadb && map.may_hide_types())) {
+            return Err(Missing::Description);
+        }
+        let planned = match TablePlan::new(&map, asked.and_then(|asked| asked.table.as_ref())) {
+            // The table changed since it was asked about: once more.
+            Err(_) if asked.is_some_and(|asked| asked.asked_for != described.body) => {
+                self.from_schema.remove(&described.name);
+                return Err(Missing::Description);
+            }
+            // The table is another one by now; the log says what is needed.
+            Err(_) if !needed => TablePlan::new(&map, None),
+            planned => planned,
+        };
+        let plan = Arc::new(planned.map_err(|error| Missing::Failed(PlanFailure::Plan(Box::new(error))))?);
+        described.plan = Some(Arc::clone(&plan));
+        Ok(plan)
+    }
+
+    /// Takes what information_schema says of a table.
+    pub(super) fn describe_from_schema(&mut self, id: u64, table: Option<DescribedTable>) {
+        if let Some(described) = self.by_id.get(&id) {
+            let asked_for = described.body.clone();
+            self.from_schema
+                .insert(Arc::clone(&described.name), FromSchema { table, asked_for });
+        }
+    }
+}
