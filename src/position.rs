@@ -12,7 +12,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use mysql::{
-    BinlogPlace, ByFile, MysqlBase, MysqlEventPosition, MysqlPartial, MysqlPosition, MysqlTransaction, RereadFrom, RowCounts, ServerIdentity, TransactionId,
+    BinlogPlace, ByFile, MysqlBase, MysqlEventPosition, MysqlPartial, MysqlPosition, MysqlTransaction, RereadFrom,
+    RowCounts, ServerIdentity, TransactionId,
 };
 pub use postgres::{Lsn, ParseLsnError, Partial, PostgresEventPosition, PostgresPosition};
 

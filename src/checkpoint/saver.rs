@@ -101,7 +101,7 @@ mod tests {
         }
 
         async fn save(&mut self, position: &Position) -> Result<(), CheckpointError> {
-            self.0.lock().unwrap().push(position.log_offset());
+            self.0.lock().unwrap().push(position.log_place().offset);
             Ok(())
         }
     }

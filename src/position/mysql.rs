@@ -181,7 +181,10 @@ pub enum TransactionId {
     Gtid(Gtid),
     Mariadb(MariadbGtid),
     /// Where it begins.
-    Place { file: Arc<str>, pos: u64 },
+    Place {
+        file: Arc<str>,
+        pos: u64,
+    },
 }
 
 impl fmt::Display for TransactionId {

@@ -312,7 +312,9 @@ impl SourceConfig {
         match self {
             Self::Postgres(config) => PostgresSource::new(Arc::clone(config), options).run(from, log).await,
             Self::Mysql { config, pipeline } => {
-                MysqlSource::new(Arc::clone(config), pipeline, options).run(from, log).await
+                MysqlSource::new(Arc::clone(config), pipeline, options)
+                    .run(from, log)
+                    .await
             }
         }
     }

@@ -15,7 +15,9 @@ use bytes::Bytes;
 
 use crate::event::{Change, ChangeEvent, Operation, Oversized, RowChange, Selection};
 use crate::gtid::MariadbGtids;
-use crate::position::{BinlogPlace, EventPosition, MysqlBase, MysqlPosition, MysqlTransaction, Position, RereadFrom, TransactionId};
+use crate::position::{
+    BinlogPlace, EventPosition, MysqlBase, MysqlPosition, MysqlTransaction, Position, RereadFrom, TransactionId,
+};
 use crate::row::Table;
 use crate::skip::{SkipCounts, SkipReason};
 use crate::source::LogBatch;
@@ -112,7 +114,10 @@ impl Assembler {
             tables: Tables::new(selector, mariadb),
             place,
             behind,
-            position: MysqlPosition { reread: None, ..position },
+            position: MysqlPosition {
+                reread: None,
+                ..position
+            },
             options,
             group: None,
             payload: None,
@@ -134,7 +139,9 @@ impl Assembler {
         if let Some(group) = self.group.as_ref().filter(|group| !group.done && group.xa.is_none())
             && let Some(partial) = group.partial()
         {
-            position.partial.retain(|known| known.transaction != partial.transaction);
+            position
+                .partial
+                .retain(|known| known.transaction != partial.transaction);
             position.partial.push(partial);
         }
         // GTID sets leave out what is prepared, so that the server sends it again.
@@ -207,7 +214,10 @@ impl Assembler {
         match inner {
             Some(Inner::Event(event)) => {
                 self.read_bytes += event.len();
-                let (header, event) = self.decoder.decode_inner(event).map_err(|source| self.undecodable(source))?;
+                let (header, event) = self
+                    .decoder
+                    .decode_inner(event)
+                    .map_err(|source| self.undecodable(source))?;
                 self.event(&header, event)?;
             }
             Some(Inner::Oversized(oversized)) => {
@@ -238,7 +248,9 @@ impl Assembler {
         let (header, event) = match self.decoder.decode(bytes) {
             Ok(decoded) => decoded,
             // Compressed rows whose plain form is over the limit.
-            Err(BinlogError::Expands { rows: Some(head), size, .. }) => {
+            Err(BinlogError::Expands {
+                rows: Some(head), size, ..
+            }) => {
                 self.move_place(&header);
                 return self.oversized(&head, size);
             }
@@ -277,8 +289,14 @@ impl Assembler {
     }
 
     fn move_place(&mut self, header: &Header) {
-        if !header.is_made_up() && header.next_position != 0 {
+        if header.is_made_up() {
+            return;
+        }
+        if header.next_position != 0 {
             self.place.pos = whole_position(self.place.pos, header.next_position);
+        } else if self.group.is_some() {
+            // MariaDB writes the events of a transaction before it knows where they will stand.
+            self.place.pos += u64::from(header.size);
         }
     }
 
@@ -353,10 +371,7 @@ impl Assembler {
                 })
             }
             Event::Unknown { ignorable } => self.unknown(header.kind, ignorable),
-            Event::PreviousGtids(_)
-            | Event::MariadbGtidList(_)
-            | Event::StartEncryption
-            | Event::Informational => {
+            Event::PreviousGtids(_) | Event::MariadbGtidList(_) | Event::StartEncryption | Event::Informational => {
                 self.settle();
                 Ok(())
             }
@@ -784,7 +799,10 @@ impl Assembler {
 
     /// TRUNCATE comes as a statement always.
     fn truncate(&mut self, group: &mut Group, table: &TableName) -> Result<(), MysqlError> {
-        let selection = self.tables.selection(&table.schema, &table.name).filter(|_| !group.done);
+        let selection = self
+            .tables
+            .selection(&table.schema, &table.name)
+            .filter(|_| !group.done);
         let Some(selection) = selection else {
             return Ok(());
         };
@@ -912,5 +930,7 @@ fn whole_position(last: u64, low: u32) -> u64 {
     }
 }
 
+#[cfg(test)]
+mod log;
 #[cfg(test)]
 mod tests;

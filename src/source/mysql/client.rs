@@ -211,7 +211,10 @@ impl Client {
             tls: self.transport.is_tls(),
             local: dsn.socket.is_some(),
         };
-        let mut plugin = greeting.auth_plugin().unwrap_or(AuthPlugin::MysqlNativePassword).into_owned();
+        let mut plugin = greeting
+            .auth_plugin()
+            .unwrap_or(AuthPlugin::MysqlNativePassword)
+            .into_owned();
         // A server may name a method here that the user does not have; then it asks again.
         let (mut method, first) = match login.begin(&plugin) {
             Ok(begun) => begun,
@@ -220,7 +223,10 @@ impl Client {
                 login.begin(&plugin)?
             }
         };
-        let attributes = [("program_name", "tailpost"), ("_client_version", env!("CARGO_PKG_VERSION"))];
+        let attributes = [
+            ("program_name", "tailpost"),
+            ("_client_version", env!("CARGO_PKG_VERSION")),
+        ];
         let attributes = attributes.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let response = HandshakeResponse::new(
             first.data(),
@@ -254,7 +260,9 @@ impl Client {
                     packet.advance(1);
                     let response = method
                         .run(&login, &packet)
-                        .map_err(|error| MysqlError::Authentication { reason: error.to_string() })?;
+                        .map_err(|error| MysqlError::Authentication {
+                            reason: error.to_string(),
+                        })?;
                     if let Some(data) = response.data() {
                         self.send(data).await?;
                     }
@@ -368,7 +376,10 @@ async fn handshake(
         source,
     };
     let name = ServerName::try_from(dsn.host.clone()).map_err(|error| failed(io::Error::other(error)))?;
-    TlsConnector::from(Arc::clone(tls)).connect(name, stream).await.map_err(failed)
+    TlsConnector::from(Arc::clone(tls))
+        .connect(name, stream)
+        .await
+        .map_err(failed)
 }
 
 /// What an authentication method may know.

@@ -128,7 +128,10 @@ mod tests {
     fn mariadb_is_told_its_gtids_by_a_variable() {
         let position = position(MysqlBase::Mariadb("0-1-5,2-1-7".parse().unwrap()));
         let settings = settings(Flavor::Mariadb, &position, Duration::from_secs(60));
-        assert!(settings.contains(&"SET @slave_connect_state = '0-1-5,2-1-7'".to_owned()), "{settings:?}");
+        assert!(
+            settings.contains(&"SET @slave_connect_state = '0-1-5,2-1-7'".to_owned()),
+            "{settings:?}"
+        );
         assert_eq!(command(9, &position), b"\x12\x04\0\0\0\0\0\x09\0\0\0");
     }
 }

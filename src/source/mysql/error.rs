@@ -28,7 +28,9 @@ pub enum MysqlError {
     TlsRefused { address: String, mode: &'static str },
     #[error("TLS with the server at {address}; check ssl-mode, ssl-ca, ssl-cert and the server's certificate")]
     Tls { address: String, source: io::Error },
-    #[error("the server asks for authentication by `{method}`, which is not supported: ALTER USER ... IDENTIFIED WITH caching_sha2_password (MariaDB: ed25519 or mysql_native_password)")]
+    #[error(
+        "the server asks for authentication by `{method}`, which is not supported: ALTER USER ... IDENTIFIED WITH caching_sha2_password (MariaDB: ed25519 or mysql_native_password)"
+    )]
     AuthenticationMethod { method: String },
     #[error("authenticate: {reason}; check the password")]
     Authentication { reason: String },
@@ -64,9 +66,13 @@ pub enum MysqlError {
     Version { found: String },
     #[error("log_bin is off, so the server writes no binlog: set log_bin = ON (in its option file), then restart it")]
     BinlogOff,
-    #[error("binlog_format is `{found}`, expected `ROW`: SET GLOBAL binlog_format = 'ROW', which holds for new connections of the application")]
+    #[error(
+        "binlog_format is `{found}`, expected `ROW`: SET GLOBAL binlog_format = 'ROW', which holds for new connections of the application"
+    )]
     BinlogFormat { found: String },
-    #[error("binlog_row_image is `{found}`, expected `FULL`: {reason}. SET GLOBAL binlog_row_image = 'FULL', which holds for new connections of the application")]
+    #[error(
+        "binlog_row_image is `{found}`, expected `FULL`: {reason}. SET GLOBAL binlog_row_image = 'FULL', which holds for new connections of the application"
+    )]
     RowImage { found: String, reason: &'static str },
 
     #[error("the source is in use by connection {connection} of the server: waiting until it is free")]
@@ -92,7 +98,10 @@ pub enum MysqlError {
     #[error(
         "the server is another one: {found}, and the checkpoint is of {saved}, whose binlog files it does not have. Remedy: point the DSN at the right server, or start once with --accept-gap to go on from its oldest binlog"
     )]
-    OtherServer { found: ServerIdentity, saved: ServerIdentity },
+    OtherServer {
+        found: ServerIdentity,
+        saved: ServerIdentity,
+    },
     #[error(
         "the checkpoint is by {saved}, and the server {found}. Remedy: undo the change, or start once with --accept-gap to go on from its oldest binlog"
     )]
@@ -148,7 +157,9 @@ pub enum MysqlError {
         "XA transaction {xid} holds more than {limit} bytes of events, with those that are prepared too: end it by XA COMMIT or XA ROLLBACK, or use smaller ones"
     )]
     XaTooLarge { xid: String, limit: usize },
-    #[error("the server wrote an incident into its binlog at {place}: `{message}`; changes may be missing from it. Remedy: check what was lost, then start once with --accept-gap")]
+    #[error(
+        "the server wrote an incident into its binlog at {place}: `{message}`; changes may be missing from it. Remedy: check what was lost, then start once with --accept-gap"
+    )]
     Incident { place: BinlogPlace, message: String },
 }
 

@@ -88,10 +88,14 @@ impl ServerError {
             1044 | 1049 => Some("check the database's name in the DSN and the user's rights"),
             1130 => Some("let the user connect from this host"),
             1142 | 1143 => Some("GRANT SELECT on the pipeline's tables to the DSN's user"),
-            1227 if self.message.contains("REPLICATION SLAVE") => Some("GRANT REPLICATION SLAVE ON *.* to the DSN's user"),
+            1227 if self.message.contains("REPLICATION SLAVE") => {
+                Some("GRANT REPLICATION SLAVE ON *.* to the DSN's user")
+            }
             1227 if self.message.contains("BINLOG MONITOR") => Some("GRANT BINLOG MONITOR ON *.* to the DSN's user"),
             1227 => Some("GRANT REPLICATION CLIENT ON *.* to the DSN's user"),
-            1129 => Some("run FLUSH HOSTS (or TRUNCATE performance_schema.host_cache) once what kept failing is mended"),
+            1129 => {
+                Some("run FLUSH HOSTS (or TRUNCATE performance_schema.host_cache) once what kept failing is mended")
+            }
             1820 | 1862 => Some("set a new password for the DSN's user"),
             3118 | 4151 => Some("unlock the DSN's user: ALTER USER ... ACCOUNT UNLOCK"),
             3159 => Some("the server takes TLS only: set ssl-mode=required or stricter in the DSN"),
@@ -104,22 +108,8 @@ impl ServerError {
     pub(super) fn heals(&self) -> bool {
         matches!(
             self.code,
-            1040 | 1053
-                | 1080
-                | 1152
-                | 1153
-                | 1158..=1161
-                | 1184
-                | 1203
-                | 1205
-                | 1213
-                | 1226
-                | 1317
-                | 1927
-                | 3024
-                | 3032
-                | 3169
-                | 4031
+            1040 | 1053 | 1080 | 1152 | 1153 | 1158
+                ..=1161 | 1184 | 1203 | 1205 | 1213 | 1226 | 1317 | 1927 | 3024 | 3032 | 3169 | 4031
         )
     }
 }

@@ -30,11 +30,7 @@ pub async fn preflight(config: &config::Mysql) -> Vec<Finding> {
     findings
 }
 
-async fn look(
-    config: &config::Mysql,
-    tls: &Arc<ClientConfig>,
-    findings: &mut Vec<Finding>,
-) -> Result<(), MysqlError> {
+async fn look(config: &config::Mysql, tls: &Arc<ClientConfig>, findings: &mut Vec<Finding>) -> Result<(), MysqlError> {
     let mut client = connect(config, tls).await?;
     let encrypted = match (client.is_tls(), &config.dsn.socket) {
         (true, _) => "over TLS",
@@ -231,11 +227,15 @@ fn outbox_table(schema: &str, name: &str, engine: &str, counter: &str) -> Findin
         ("BLACKHOLE", "") => Finding::good(subject, "BLACKHOLE: rows go to the binlog only"),
         ("BLACKHOLE", counter) => Finding::warning(
             subject,
-            format!("BLACKHOLE with the AUTO_INCREMENT column `{counter}`, which is 1 in each statement: it cannot tell events apart; map no event_id to it, the derived one does"),
+            format!(
+                "BLACKHOLE with the AUTO_INCREMENT column `{counter}`, which is 1 in each statement: it cannot tell events apart; map no event_id to it, the derived one does"
+            ),
         ),
         _ => Finding::good(
             subject,
-            format!("{engine}: rows stay in the table until the application deletes them; with BLACKHOLE nothing stays"),
+            format!(
+                "{engine}: rows stay in the table until the application deletes them; with BLACKHOLE nothing stays"
+            ),
         ),
     }
 }

@@ -32,7 +32,9 @@ pub(super) async fn describe(
         quote(name)
     );
     let mut client = connect(config, tls).await?;
-    let rows = client.query("ask information_schema for a table's columns", &statement).await?;
+    let rows = client
+        .query("ask information_schema for a table's columns", &statement)
+        .await?;
     let columns: Vec<DescribedColumn> = rows
         .into_iter()
         .filter_map(|row| {

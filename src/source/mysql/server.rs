@@ -77,7 +77,10 @@ impl ServerFacts {
         let gtids = match flavor {
             Flavor::Mysql if variables.get("gtid_mode") == Some("ON") => {
                 let rows = client
-                    .query("ask for the GTIDs", "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged")
+                    .query(
+                        "ask for the GTIDs",
+                        "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_purged",
+                    )
                     .await?;
                 LogGtids::Mysql {
                     executed: cell(&rows, 0, "gtid_executed", "a GTID set")?,
@@ -110,7 +113,10 @@ impl ServerFacts {
     /// Where the oldest file begins.
     pub(super) fn oldest(&self) -> BinlogPlace {
         BinlogPlace {
-            file: self.files.first().map_or_else(|| Arc::from(""), |file| Arc::clone(&file.file)),
+            file: self
+                .files
+                .first()
+                .map_or_else(|| Arc::from(""), |file| Arc::clone(&file.file)),
             pos: BinlogPlace::FILE_START,
         }
     }
@@ -150,6 +156,13 @@ pub(super) async fn gtids_at(client: &mut Client, place: &BinlogPlace) -> Result
 #[derive(Debug, Clone)]
 pub(super) struct Variables(HashMap<String, String>);
 
+#[cfg(test)]
+impl From<HashMap<String, String>> for Variables {
+    fn from(variables: HashMap<String, String>) -> Self {
+        Self(variables)
+    }
+}
+
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'server_id', 'server_uuid', \
      'gtid_mode', 'binlog_format', 'binlog_row_image', 'binlog_row_metadata', 'binlog_row_value_options', \
      'binlog_expire_logs_seconds', 'expire_logs_days', 'sync_binlog', 'innodb_flush_log_at_trx_commit', \
@@ -171,7 +184,8 @@ impl Variables {
     }
 
     pub(super) fn is_on(&self, name: &str) -> bool {
-        self.get(name).is_some_and(|value| value.eq_ignore_ascii_case("ON") || value == "1")
+        self.get(name)
+            .is_some_and(|value| value.eq_ignore_ascii_case("ON") || value == "1")
     }
 
     fn parse<T: FromStr>(&self, name: &'static str, expected: &'static str) -> Result<T, MysqlError> {
@@ -206,7 +220,12 @@ fn flavor(version: &str) -> Result<Flavor, MysqlError> {
     Ok(flavor)
 }
 
-fn cell<T>(rows: &[Vec<Option<String>>], column: usize, what: &'static str, expected: &'static str) -> Result<T, MysqlError>
+fn cell<T>(
+    rows: &[Vec<Option<String>>],
+    column: usize,
+    what: &'static str,
+    expected: &'static str,
+) -> Result<T, MysqlError>
 where
     T: FromStr,
     T::Err: Display,

@@ -90,7 +90,9 @@ pub(super) async fn open(
 /// A connection that reads and writes UTF-8, whatever the server's settings.
 pub(super) async fn connect(config: &config::Mysql, tls: &Arc<ClientConfig>) -> Result<Client, MysqlError> {
     let mut client = Client::connect(&config.dsn, tls).await?;
-    client.query("set the connection's character set", "SET NAMES utf8mb4").await?;
+    client
+        .query("set the connection's character set", "SET NAMES utf8mb4")
+        .await?;
     Ok(client)
 }
 
@@ -99,7 +101,9 @@ pub(super) async fn connect(config: &config::Mysql, tls: &Arc<ClientConfig>) -> 
 fn check_format(config: &config::Mysql, facts: &ServerFacts) -> Result<(), MysqlError> {
     // The setting is deprecated; a server without it knows rows only.
     if let Some(found) = facts.variables.get("binlog_format").filter(|format| *format != "ROW") {
-        return Err(MysqlError::BinlogFormat { found: found.to_owned() });
+        return Err(MysqlError::BinlogFormat {
+            found: found.to_owned(),
+        });
     }
     match facts.variables.get("binlog_row_image") {
         Some(found) if found != "FULL" && !config.outbox.is_empty() => Err(MysqlError::RowImage {

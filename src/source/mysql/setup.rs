@@ -91,22 +91,34 @@ fn resume(saved: &MysqlPosition, server: &ServerFacts) -> Result<MysqlPosition, 
                 MysqlBase::Mariadb(begin) => begin,
                 _ => done,
             };
-            let ahead = done
-                .iter()
-                .find(|gtid| newest.get(gtid.domain).is_none_or(|newest| newest.sequence < gtid.sequence));
+            let ahead = done.iter().find(|gtid| {
+                newest
+                    .get(gtid.domain)
+                    .is_none_or(|newest| newest.sequence < gtid.sequence)
+            });
             if let Some(gtid) = ahead {
                 let error = MysqlError::Ahead {
                     saved: saved.clone(),
                     missing: gtid.to_string(),
                 };
-                return refuse(error, MysqlBase::Mariadb(reachable(done, oldest, newest)), server.oldest());
+                return refuse(
+                    error,
+                    MysqlBase::Mariadb(reachable(done, oldest, newest)),
+                    server.oldest(),
+                );
             }
-            let lost = oldest
-                .iter()
-                .find(|oldest| begin.get(oldest.domain).is_none_or(|begin| begin.sequence < oldest.sequence));
+            let lost = oldest.iter().find(|oldest| {
+                begin
+                    .get(oldest.domain)
+                    .is_none_or(|begin| begin.sequence < oldest.sequence)
+            });
             if let Some(gtid) = lost {
                 let error = purged(format!("transactions up to {gtid} are missing"));
-                return refuse(error, MysqlBase::Mariadb(reachable(done, oldest, newest)), server.oldest());
+                return refuse(
+                    error,
+                    MysqlBase::Mariadb(reachable(done, oldest, newest)),
+                    server.oldest(),
+                );
             }
         }
         (MysqlBase::File(_), _) => return resume_by_file(saved, server),
@@ -153,7 +165,10 @@ fn resume_by_file(saved: &MysqlPosition, server: &ServerFacts) -> Result<MysqlPo
             missing: format!("its binlog ends at {}", server.end()),
         }
     } else if begin.pos > LARGEST_OFFSET {
-        let next = server.files.iter().find(|file| file.file_number() > begin.file_number());
+        let next = server
+            .files
+            .iter()
+            .find(|file| file.file_number() > begin.file_number());
         let place = BinlogPlace {
             file: next.map_or_else(|| server.end().file, |next| next.file.clone()),
             pos: BinlogPlace::FILE_START,
@@ -175,7 +190,9 @@ fn resume_by_file(saved: &MysqlPosition, server: &ServerFacts) -> Result<MysqlPo
 fn reachable(done: &MariadbGtids, oldest: &MariadbGtids, newest: &MariadbGtids) -> MariadbGtids {
     let mut reachable = oldest.clone();
     for gtid in done.iter() {
-        let before_log = oldest.get(gtid.domain).is_some_and(|oldest| gtid.sequence < oldest.sequence);
+        let before_log = oldest
+            .get(gtid.domain)
+            .is_some_and(|oldest| gtid.sequence < oldest.sequence);
         match newest.get(gtid.domain) {
             Some(newest) if newest.sequence < gtid.sequence => reachable.insert(newest),
             Some(_) if !before_log => reachable.insert(gtid),

@@ -120,8 +120,8 @@ impl Tables {
         if let Some(plan) = &described.plan {
             return Ok(Arc::clone(plan));
         }
-        let map = TableMap::parse(described.body.clone())
-            .map_err(|error| Missing::Failed(PlanFailure::TableMap(error)))?;
+        let map =
+            TableMap::parse(described.body.clone()).map_err(|error| Missing::Failed(PlanFailure::TableMap(error)))?;
         let needed = map.needs_description();
         let asked = self.from_schema.get(&described.name);
         if asked.is_none() && (needed || (self.mariadb && map.may_hide_types())) {

@@ -23,8 +23,8 @@ use super::error::PostgresError;
 use super::oversized::OversizedHead;
 use super::pgoutput::{LogicalMessage, decode};
 use super::relation::Relations;
-use crate::source::select::Selector;
 use super::tuple::{OldTuple, Tuple};
+use crate::source::select::Selector;
 
 /// Prefixes remembered with what becomes of them; an application that makes up prefixes must not grow us.
 const PREFIX_CACHE: usize = 1024;

@@ -10,9 +10,9 @@ use crate::source::Recovery;
 
 use super::pgoutput::DecodeError;
 use super::relation::UnknownRelation;
-use crate::source::tls::{TlsSetupError, is_tls_verdict};
 use super::tuple::RowError;
 use super::wire::WireError;
+use crate::source::tls::{TlsSetupError, is_tls_verdict};
 
 /// See each variant's text. [`PostgresError::recovery`] says what follows.
 #[derive(Debug, thiserror::Error)]

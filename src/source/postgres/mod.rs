@@ -39,9 +39,9 @@ use crate::config;
 use crate::position::{Position, PostgresPosition};
 use crate::source::{LogChannel, OperatorWord, Source, SourceError, SourceOptions};
 
+use crate::source::select::Selector;
 use assemble::Assembler;
 use monitor::{Monitor, Observed};
-use crate::source::select::Selector;
 use session::Session;
 use stream::{Stream, StreamOptions};
 

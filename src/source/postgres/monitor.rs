@@ -130,10 +130,7 @@ impl Monitor {
         warned: &mut String,
     ) -> Result<(), PostgresError> {
         let end = control.log_end().await?;
-        self.view.log_files(vec![LogPlace {
-            file: 0,
-            offset: end.0,
-        }]);
+        self.view.log_files(vec![LogPlace { file: 0, offset: end.0 }]);
         if let Some(slot) = control.slot(&self.config.slot).await? {
             observed.send_modify(|observed| {
                 *observed = Observed {

@@ -12,9 +12,9 @@ use crate::telemetry::error_chain;
 use super::client::{Endpoint, ReplicationClient};
 use super::control::{Control, session_attributes};
 use super::error::PostgresError;
-use crate::source::select::Selector;
 use super::setup::{Wanted, check_kind};
 use super::{OLDEST_VERSION, publication};
+use crate::source::select::Selector;
 
 /// Looks at everything that matters and changes nothing.
 pub async fn preflight(config: &config::Postgres) -> Vec<Finding> {

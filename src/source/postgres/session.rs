@@ -15,9 +15,9 @@ use crate::telemetry::error_chain;
 use super::client::{Endpoint, ReplicationClient, Started};
 use super::control::{Control, quote_identifier, quote_literal, session_attributes};
 use super::error::PostgresError;
-use crate::source::select::Selector;
 use super::setup::{Plan, ServerFacts, Wanted, plan};
 use super::{OLDEST_VERSION, publication};
+use crate::source::select::Selector;
 
 /// For the server to answer START_REPLICATION, which reads nothing of the log yet.
 const START_TIMEOUT: Duration = Duration::from_secs(60);

@@ -20,8 +20,8 @@ use super::client::{Started, parse_report, reading, show_notice};
 use super::error::PostgresError;
 use super::monitor::Observed;
 use super::oversized::{self, HEAD_BYTES};
-use crate::source::transport::Transport;
 use super::wire::{ReplicationMessage, StandbyStatus};
+use crate::source::transport::Transport;
 
 /// How often the server is told our position unasked: well below the 10 s that we ask for as `wal_sender_timeout`, and
 /// below any that an administrator would set.

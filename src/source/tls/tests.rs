@@ -117,7 +117,7 @@ fn files_that_cannot_be_used_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("empty.crt");
     fs::write(&path, "no certificate").unwrap();
-    let text = client_config(&ssl(SslMode::VerifyCa, Some(&path)))
+    let text = client_config(&ssl(SslMode::VerifyCa, Some(&path)), LIBPQ)
         .unwrap_err()
         .to_string();
     assert!(text.contains("empty.crt") && text.contains("sslrootcert"), "{text}");

@@ -210,7 +210,10 @@ fn verified(header: &Header, event: &Bytes) -> Result<usize, BinlogError> {
 
 /// The one event that says itself what its checksum is.
 fn format_description(header: &Header, event: &Bytes) -> Result<FormatDescription, BinlogError> {
-    let end = event.len().saturating_sub(FormatDescription::TRAILER_LEN).max(Header::LEN);
+    let end = event
+        .len()
+        .saturating_sub(FormatDescription::TRAILER_LEN)
+        .max(Header::LEN);
     let format = FormatDescription::parse(&event.slice(Header::LEN..end))?;
     match format.checksum {
         Checksum::Crc32 => verified(header, event).map(drop)?,

@@ -7,6 +7,9 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 
+use super::format::Checksum;
+use super::payload::Compression;
+use super::rows::TableMap;
 use super::*;
 use crate::gtid::GtidSet;
 
@@ -115,7 +118,9 @@ fn decode_all(stream: &Stream) -> Vec<Decoded> {
         let Some(payload) = payload else { continue };
         let mut reader = PayloadReader::new(payload, MAX_EVENT_BYTES).unwrap();
         while let Some(inner) = reader.next().unwrap() {
-            let Inner::Event(inner) = inner else { panic!("{inner:?}") };
+            let Inner::Event(inner) = inner else {
+                panic!("{inner:?}")
+            };
             let (header, event) = decoder.decode_inner(inner).unwrap();
             all.push(Decoded {
                 header,
@@ -194,7 +199,10 @@ fn compare(decoded: &Decoded, told: &Told, file: &str) {
     };
     match event {
         Event::FormatDescription(format) => {
-            assert!(text.contains(&format!("server v {} created", format.server_version)), "{context}");
+            assert!(
+                text.contains(&format!("server v {} created", format.server_version)),
+                "{context}"
+            );
             assert_eq!(format.mariadb, text.contains("MariaDB"), "{context}");
             assert_eq!(format.checksum == Checksum::Crc32, told.checksum.is_some(), "{context}");
         }
@@ -205,7 +213,11 @@ fn compare(decoded: &Decoded, told: &Told, file: &str) {
         Event::Gtid(gtid) => {
             let name = text.split('\'').nth(1).unwrap();
             assert_eq!(gtid.gtid.unwrap().to_string(), name, "{context}");
-            let rows_only = if gtid.rows_only { "rbr_only=yes" } else { "rbr_only=no\t" };
+            let rows_only = if gtid.rows_only {
+                "rbr_only=yes"
+            } else {
+                "rbr_only=no\t"
+            };
             assert!(text.contains(rows_only), "{context}");
             let told = [
                 number("immediate_commit_timestamp="),
@@ -213,7 +225,11 @@ fn compare(decoded: &Decoded, told: &Told, file: &str) {
             ];
             let found = [gtid.commit_time_us, gtid.original_commit_time_us];
             assert_eq!(found, told.map(|time| Some(time.cast_signed())), "{context}");
-            assert_eq!(gtid.transaction_length, Some(number("transaction_length=")), "{context}");
+            assert_eq!(
+                gtid.transaction_length,
+                Some(number("transaction_length=")),
+                "{context}"
+            );
         }
         Event::MariadbGtid(gtid) => {
             let mut words = text.split_whitespace().skip(1);
@@ -261,7 +277,11 @@ fn compare(decoded: &Decoded, told: &Told, file: &str) {
         }
         Event::TransactionPayload(payload) => {
             assert_eq!(payload.bytes.len() as u64, number("payload_size="), "{context}");
-            assert_eq!(payload.uncompressed_size, Some(number("uncompressed_size=")), "{context}");
+            assert_eq!(
+                payload.uncompressed_size,
+                Some(number("uncompressed_size=")),
+                "{context}"
+            );
             assert_eq!(payload.compression, Compression::Zstd);
         }
         Event::Rotate(rotate) => {

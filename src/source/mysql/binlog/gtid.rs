@@ -177,3 +177,6 @@ fn time_us(reader: &mut Reader<'_>, field: &'static str) -> Result<i64, BinlogEr
     let time = varlen::unsigned(reader, field)?;
     i64::try_from(time).map_err(|_| reader.unexpected(field, time, "less than 2^63 microseconds"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -108,3 +108,47 @@ impl<'e> Compressed<'e> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::mysql::binlog::Event;
+    use crate::source::mysql::binlog::sample::{MAX_EVENT_BYTES, compressed, decode, mariadb, zlib};
+
+    fn write_compressed(columns: &[u8], part: &[u8]) -> Result<Event, BinlogError> {
+        let data = [[0; 8].as_slice(), columns, part].concat();
+        decode(&mut mariadb(), EventKind::WRITE_ROWS_COMPRESSED_V1, data)
+    }
+
+    #[test]
+    fn compression_that_is_not_as_it_says_is_an_error() {
+        let inside = vec![7; 200_000];
+        let stream = zlib(&inside);
+        let len = inside.len();
+        assert!(write_compressed(b"\x01\x01", &compressed(len, &stream)).is_ok());
+        for wrong in [0, 1, len - 1, len + 1, MAX_EVENT_BYTES - 2] {
+            let error = write_compressed(b"\x01\x01", &compressed(wrong, &stream)).unwrap_err();
+            assert!(matches!(error, BinlogError::Decompressed { .. }), "{wrong}: {error}");
+        }
+        for cut in 0..stream.len() {
+            write_compressed(b"\x01\x01", &compressed(len, &stream[..cut])).unwrap_err();
+        }
+        let behind = [stream.as_slice(), b"more"].concat();
+        let error = write_compressed(b"\x01\x01", &compressed(len, &behind)).unwrap_err();
+        assert!(matches!(error, BinlogError::Trailing { found: 4, .. }), "{error}");
+        let mut damaged = stream.clone();
+        *damaged.last_mut().unwrap() ^= 1;
+        let error = write_compressed(b"\x01\x01", &compressed(len, &damaged)).unwrap_err();
+        assert!(matches!(error, BinlogError::Decompress { .. }), "{error}");
+
+        for first in [0x04, 0x80, 0x85, 0x88, 0x94, 0xC4] {
+            let mut part = compressed(len, &stream);
+            part[0] = first;
+            let error = write_compressed(b"\x01\x01", &part).unwrap_err();
+            assert!(matches!(error, BinlogError::Field { .. }), "{first}: {error}");
+        }
+        // More columns than there are bytes for them.
+        let error = write_compressed(b"\xFE\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF", &compressed(len, &stream)).unwrap_err();
+        assert!(matches!(error, BinlogError::Short { field: "columns", .. }), "{error}");
+    }
+}

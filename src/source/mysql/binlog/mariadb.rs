@@ -118,3 +118,83 @@ pub(super) fn gtid_list(reader: &mut Reader<'_>) -> Result<Vec<MariadbGtid>, Bin
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::mysql::binlog::sample::{decode, mariadb};
+    use crate::source::mysql::binlog::{Event, EventKind};
+
+    /// Of sequence 7 in domain 5; samples are server 3's.
+    fn gtid(flags: u8, behind: &[u8]) -> Result<MariadbGtidEvent, BinlogError> {
+        let data = [&7_u64.to_le_bytes(), 5_u32.to_le_bytes().as_slice(), &[flags], behind].concat();
+        match decode(&mut mariadb(), EventKind::MARIADB_GTID, data)? {
+            Event::MariadbGtid(gtid) => Ok(gtid),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn flags_say_what_follows() {
+        let said = |flags| {
+            let flags = MariadbGtidFlags(flags);
+            [
+                flags.is_standalone(),
+                flags.is_transactional(),
+                flags.is_ddl(),
+                flags.is_prepared_xa(),
+                flags.is_completed_xa(),
+            ]
+        };
+        assert_eq!(said(0x21), [true, false, true, false, false]);
+        assert_eq!(said(0x4C), [false, true, false, true, false]);
+        assert_eq!(said(0x8D), [true, true, false, false, true]);
+        assert_eq!(said(0x12), [false; 5]);
+    }
+
+    #[test]
+    fn what_the_flags_announce_stands_behind_them() {
+        let plain = gtid(0x0C, &[0; 6]).unwrap();
+        assert_eq!(
+            (plain.gtid.to_string().as_str(), plain.commit_id, plain.xid),
+            ("5-3-7", None, None)
+        );
+
+        let commit_id = 99_u64.to_le_bytes();
+        let name = b"\x01\x00\x00\x00\x02\x01abc\x01\xFF";
+        let both = gtid(0x4E, &[&commit_id, name.as_slice()].concat()).unwrap();
+        let xid = both.xid.map(|xid| xid.to_string());
+        assert_eq!((both.commit_id, xid.as_deref()), (Some(99), Some("X'6162',X'63',1")));
+
+        for (flags, behind) in [(0x02, commit_id.as_slice()), (0x40, &name[..9]), (0x80, &name[..9])] {
+            assert!(gtid(flags, behind).is_ok());
+            gtid(flags, &behind[..behind.len() - 1]).unwrap_err();
+        }
+        let long = [b"\x01\x00\x00\x00\x41\x00".as_slice(), &[b'x'; 0x41]].concat();
+        let error = gtid(0x40, &long).unwrap_err();
+        assert!(matches!(error, BinlogError::Xid { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_list_has_as_many_as_it_says() {
+        let list = |count: u32, behind: &[u8]| {
+            let data = [count.to_le_bytes().as_slice(), behind].concat();
+            decode(&mut mariadb(), EventKind::MARIADB_GTID_LIST, data)
+        };
+        let two = [[1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0], [4; 16]].concat();
+        for flags in [0, 1 << 28, 0xF << 28] {
+            let Event::MariadbGtidList(gtids) = list(2 | flags, &two).unwrap() else {
+                panic!("no list")
+            };
+            let gtids: Vec<_> = gtids.iter().map(ToString::to_string).collect();
+            assert_eq!(gtids, ["1-2-3", "67372036-67372036-289360691352306692"]);
+        }
+        for padding in [b"".as_slice(), b"\0\0"] {
+            assert_eq!(list(0, padding).unwrap(), Event::MariadbGtidList(Vec::new()));
+        }
+        list(0, b"\0\0\0").unwrap_err();
+        for (count, len) in [(1, 32), (2, 31), (3, 32), (u32::MAX, 32)] {
+            list(count, &two[..len]).unwrap_err();
+        }
+    }
+}

@@ -342,3 +342,6 @@ pub(super) fn check_may_stand_inside(kind: EventKind) -> Result<(), BinlogError>
 fn undecompressed(source: io::Error) -> BinlogError {
     BinlogError::Decompress { kind: KIND, source }
 }
+
+#[cfg(test)]
+mod tests;

@@ -118,3 +118,6 @@ fn excerpt(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(name);
     text.chars().take(MAX_CHARS).flat_map(char::escape_debug).collect()
 }
+
+#[cfg(test)]
+mod tests;

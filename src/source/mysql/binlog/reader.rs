@@ -61,7 +61,10 @@ impl<'e> Reader<'e> {
     }
 
     pub(super) fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], BinlogError> {
-        let (head, rest) = self.rest.split_first_chunk().ok_or_else(|| self.short(field, N as u64))?;
+        let (head, rest) = self
+            .rest
+            .split_first_chunk()
+            .ok_or_else(|| self.short(field, N as u64))?;
         self.rest = rest;
         Ok(*head)
     }

@@ -103,7 +103,10 @@ impl RowsHead {
             return Ok(None);
         };
         let post_header_len = format.post_header_len(reader.kind())?;
-        if !matches!(post_header_len, POST_HEADER_LEN_OLD | POST_HEADER_LEN_V1 | POST_HEADER_LEN_V2) {
+        if !matches!(
+            post_header_len,
+            POST_HEADER_LEN_OLD | POST_HEADER_LEN_V1 | POST_HEADER_LEN_V2
+        ) {
             return Err(reader.unexpected("post-header length", post_header_len, "6, 8 or 10"));
         }
         Ok(Some(Self {
@@ -194,3 +197,6 @@ fn expand(head: RowsHead, max_event_bytes: usize, reader: &mut Reader<'_>) -> Re
     }
     compressed.inflate(columns)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,9 @@
 //! Events made by hand, for what no captured stream shows.
 
+use std::io::Write;
+
 use bytes::Bytes;
+use flate2::write::ZlibEncoder;
 
 use super::*;
 
@@ -84,7 +87,15 @@ pub(super) fn post_header_lens() -> Vec<u8> {
 pub(super) fn format_data(version: &str, post_header_lens: &[u8], algorithm: u8) -> Vec<u8> {
     let mut padded = version.as_bytes().to_vec();
     padded.resize(50, 0);
-    [&4_u16.to_le_bytes(), padded.as_slice(), &[0; 4], &[19], post_header_lens, &[algorithm]].concat()
+    [
+        &4_u16.to_le_bytes(),
+        padded.as_slice(),
+        &[0; 4],
+        &[19],
+        post_header_lens,
+        &[algorithm],
+    ]
+    .concat()
 }
 
 /// MySQL's, whose file has no checksums.
@@ -130,4 +141,16 @@ pub(super) fn decode(
 ) -> Result<Event, BinlogError> {
     let event = Sample::new(kind, data).without_checksum();
     decoder.decode(event).map(|(_, event)| event)
+}
+
+pub(super) fn zlib(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// MariaDB's form of a compressed part, with a length of four bytes.
+pub(super) fn compressed(len: usize, stream: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(len).unwrap();
+    [&[0x84], len.to_be_bytes().as_slice(), stream].concat()
 }

@@ -75,3 +75,71 @@ impl Query {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::mysql::binlog::Event;
+    use crate::source::mysql::binlog::sample::{MAX_EVENT_BYTES, compressed, decode, mariadb, mysql, zlib};
+
+    /// Thread, duration, schema's length, error, length of variables.
+    fn post_header(schema_len: u8, variables_len: u16) -> Vec<u8> {
+        [
+            7_u32.to_le_bytes().as_slice(),
+            &[0; 4],
+            &[schema_len],
+            &1_062_u16.to_le_bytes(),
+            &variables_len.to_le_bytes(),
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn statements_are_read_from_each_of_their_kinds() {
+        let text = b"load data ...";
+        let expected = Query {
+            thread_id: 7,
+            error_code: 1_062,
+            schema: "shop".into(),
+            text: Bytes::from_static(text),
+        };
+        let behind = [b"abc".as_slice(), b"shop\0"].concat();
+        for (decoder, kind, more, text) in [
+            (&mut mysql(), EventKind::QUERY, 0, text.to_vec()),
+            (&mut mysql(), EventKind::EXECUTE_LOAD_QUERY, 13, text.to_vec()),
+            (
+                &mut mariadb(),
+                EventKind::QUERY_COMPRESSED,
+                0,
+                compressed(text.len(), &zlib(text)),
+            ),
+        ] {
+            let data = [post_header(4, 3).as_slice(), &vec![9; more], &behind, &text].concat();
+            assert_eq!(decode(decoder, kind, data).unwrap(), Event::Query(expected.clone()));
+        }
+    }
+
+    #[test]
+    fn statements_whose_parts_do_not_fit_are_errors() {
+        let behind = b"abcshop\0BEGIN";
+        for (schema_len, variables_len) in [(3, 3), (5, 3), (4, 2), (4, u16::MAX), (u8::MAX, 3)] {
+            let data = [post_header(schema_len, variables_len).as_slice(), behind].concat();
+            decode(&mut mysql(), EventKind::QUERY, data).unwrap_err();
+        }
+        let data = [post_header(1, 0).as_slice(), b"\xFF\0BEGIN"].concat();
+        let error = decode(&mut mysql(), EventKind::QUERY, data).unwrap_err();
+        assert!(matches!(error, BinlogError::NotUtf8 { field: "schema", .. }), "{error}");
+    }
+
+    #[test]
+    fn text_that_expands_beyond_the_limit_is_an_error() {
+        let data = [
+            post_header(0, 0).as_slice(),
+            b"\0",
+            &compressed(MAX_EVENT_BYTES + 1, &zlib(b"few")),
+        ]
+        .concat();
+        let error = decode(&mut mariadb(), EventKind::QUERY_COMPRESSED, data).unwrap_err();
+        assert!(matches!(error, BinlogError::Expands { rows: None, .. }), "{error}");
+    }
+}

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_s_examples() {
+    fn the_examples_of_the_readme() {
         assert_eq!(read(&[0b1111_1011, 0xFF, 0b0000_0111], unsigned), Some(65_535));
         assert_eq!(read(&[0b1111_0011, 0xFF, 0b0000_1111], signed), Some(65_535));
         assert_eq!(read(&[0b1110_1011, 0xFF, 0b0000_1111], signed), Some(-65_535));

@@ -246,7 +246,7 @@ proptest! {
             all.iter().enumerate().map(|(index, event)| (index + 1, end.after(&event.position))).collect();
         places.push((all.len(), end));
         for (done, place) in places {
-            let Position::Postgres(place) = place;
+            let Position::Postgres(place) = place else { panic!("a place in the WAL") };
             let mut resumed = Assembler::new("d", selector(), place);
             feed(&mut resumed, &units, usize::MAX, |_| {});
             let mut rest = Vec::new();
@@ -337,7 +337,9 @@ fn a_changed_selection_does_not_shift_the_count() {
     let mut assembler = Assembler::new("d", selector(), start());
     feed(&mut assembler, &units, usize::MAX, |_| {});
     let end = drain(&mut assembler, &mut all).unwrap();
-    let Position::Postgres(after_second) = end.after(&all[1].position);
+    let Position::Postgres(after_second) = end.after(&all[1].position) else {
+        panic!("a place in the WAL")
+    };
     let fewer = Selector::of(vec![], vec![NamePattern::parse("s.outbox").unwrap()], vec![]);
     let mut resumed = Assembler::new("d", fewer, after_second);
     feed(&mut resumed, &units, usize::MAX, |_| {});

@@ -210,7 +210,9 @@ async fn a_keep_alive_that_asks_is_answered_and_only_what_was_saved_is_confirmed
 async fn nothing_is_confirmed_beyond_what_this_connection_received() {
     let mut peer = start(4).opened().await;
     peer.server.write_all(&keep_alive(90, false)).await.unwrap();
-    let Position::Postgres(end) = peer.batches.recv().await.unwrap().end;
+    let Position::Postgres(end) = peer.batches.recv().await.unwrap().end else {
+        panic!("a place in the WAL")
+    };
     let beyond = PostgresPosition {
         base: Lsn(5_000),
         ..end

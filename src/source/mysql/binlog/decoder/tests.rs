@@ -101,7 +101,10 @@ fn events_that_are_cut_or_go_on_are_errors() {
         for len in 0..event.len() {
             captured.decoder().decode(event.slice(..len)).unwrap_err();
         }
-        captured.decoder().decode([event, [0].as_slice()].concat().into()).unwrap_err();
+        captured
+            .decoder()
+            .decode([event, [0].as_slice()].concat().into())
+            .unwrap_err();
     }
 }
 
@@ -120,7 +123,10 @@ fn data_that_is_cut_is_an_error_or_shorter_but_never_a_panic() {
 
 #[test]
 fn made_up_events_are_read_with_a_checksum_and_without() {
-    let rotate = Sample::made_up(EventKind::ROTATE, [&4_u64.to_le_bytes(), b"binlog.000007".as_slice()].concat());
+    let rotate = Sample::made_up(
+        EventKind::ROTATE,
+        [&4_u64.to_le_bytes(), b"binlog.000007".as_slice()].concat(),
+    );
     let beat = Sample::made_up(EventKind::HEARTBEAT, *b"binlog.000007");
     let mut decoders = [EventDecoder::new(0), mysql(), mariadb()];
     decoders[2].format.as_mut().unwrap().checksum = Checksum::Crc32;
@@ -159,7 +165,12 @@ fn a_real_rotate_must_have_the_checksum_of_its_file() {
 
 #[test]
 fn nothing_is_decoded_before_its_format_is_known() {
-    for kind in [EventKind::XID, EventKind::WRITE_ROWS, EventKind::MARIADB_GTID_LIST, EventKind(99)] {
+    for kind in [
+        EventKind::XID,
+        EventKind::WRITE_ROWS,
+        EventKind::MARIADB_GTID_LIST,
+        EventKind(99),
+    ] {
         let event = Sample::new(kind, [0; 8]);
         for event in [event.with_checksum(), event.without_checksum()] {
             let error = EventDecoder::new(MAX_EVENT_BYTES).decode(event).unwrap_err();
@@ -191,7 +202,9 @@ fn a_format_that_cannot_be_read_is_an_error() {
 #[test]
 fn without_checksums_a_format_s_own_may_be_stale() {
     let data = format_data("8.4.0", &post_header_lens(), 0);
-    let mut event = Sample::new(EventKind::FORMAT_DESCRIPTION, data).with_checksum().to_vec();
+    let mut event = Sample::new(EventKind::FORMAT_DESCRIPTION, data)
+        .with_checksum()
+        .to_vec();
     event[13..17].fill(0); // as for a stream that starts in the middle of the file
     let (_, event) = EventDecoder::new(MAX_EVENT_BYTES).decode(event.into()).unwrap();
     assert!(matches!(event, Event::FormatDescription(format) if format.checksum == Checksum::None));
@@ -201,7 +214,9 @@ fn without_checksums_a_format_s_own_may_be_stale() {
 fn a_format_that_lost_its_algorithm_is_damaged() {
     let data = format_data("8.4.0", &post_header_lens(), 1);
     let algorithm_at = Header::LEN + data.len() - 1;
-    let mut event = Sample::new(EventKind::FORMAT_DESCRIPTION, data).with_checksum().to_vec();
+    let mut event = Sample::new(EventKind::FORMAT_DESCRIPTION, data)
+        .with_checksum()
+        .to_vec();
     event[algorithm_at] = 0;
     let error = EventDecoder::new(MAX_EVENT_BYTES).decode(event.into()).unwrap_err();
     assert!(matches!(error, BinlogError::Checksum { .. }), "{error}");
@@ -273,7 +288,9 @@ fn kinds_of_the_stream_may_not_stand_in_a_transaction() {
         EventKind::HEARTBEAT,
         EventKind::HEARTBEAT_V2,
     ] {
-        let error = decoder.decode_inner(Sample::new(kind, [0; 40]).without_checksum()).unwrap_err();
+        let error = decoder
+            .decode_inner(Sample::new(kind, [0; 40]).without_checksum())
+            .unwrap_err();
         assert!(matches!(error, BinlogError::Inside { .. }), "{error}");
     }
 }
@@ -290,7 +307,9 @@ fn the_head_of_rows_is_read_without_the_rest() {
     };
     assert_eq!(rows, Some(expected));
     assert_eq!(mysql().rows_head(&header(EventKind::QUERY), &head).unwrap(), None);
-    mysql().rows_head(&header(EventKind::UPDATE_ROWS), &head.slice(..7)).unwrap_err();
+    mysql()
+        .rows_head(&header(EventKind::UPDATE_ROWS), &head.slice(..7))
+        .unwrap_err();
 }
 
 fn any_decoder() -> impl Strategy<Value = EventDecoder> {
@@ -302,7 +321,10 @@ fn any_decoder() -> impl Strategy<Value = EventDecoder> {
 }
 
 fn any_kind() -> impl Strategy<Value = EventKind> {
-    let known: Vec<_> = (0..=u8::MAX).map(EventKind).filter(|kind| kind.name().is_some()).collect();
+    let known: Vec<_> = (0..=u8::MAX)
+        .map(EventKind)
+        .filter(|kind| kind.name().is_some())
+        .collect();
     prop_oneof![9 => select(known), 1 => any::<u8>().prop_map(EventKind)]
 }
 
@@ -339,7 +361,7 @@ proptest! {
         which: Index,
         changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..4),
     ) {
-        let captured = which.get(&*CAPTURED);
+        let captured = which.get(&CAPTURED);
         let (mut decoder, event) = (captured.decoder(), &captured.event);
         let mut data = captured.data().to_vec();
         for (at, to) in changes {
