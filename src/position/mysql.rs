@@ -47,7 +47,7 @@ pub struct RereadFrom {
 pub struct ServerIdentity {
     /// `@@server_uuid`; MariaDB has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub uuid: Option<String>,
+    pub uuid: Option<Arc<str>>,
     /// `@@server_id`
     pub id: u32,
 }
@@ -143,7 +143,7 @@ impl BinlogPlace {
 }
 
 /// The number in a binlog file's name, behind its last dot.
-pub fn file_number(file: &str) -> Option<u64> {
+fn file_number(file: &str) -> Option<u64> {
     file.rsplit_once('.')?.1.parse().ok()
 }
 

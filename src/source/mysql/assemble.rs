@@ -29,7 +29,7 @@ use super::binlog::{
 };
 use super::error::MysqlError;
 use super::group::{Beginning, Group};
-use super::rows::{DescribedTable, RowError, Rows, count_rows};
+use super::rows::{DescribedTable, Flavor, RowError, Rows, count_rows};
 use super::statement::{Statement, TableName, Verb};
 use super::tables::{Missing, PlanFailure, Tables};
 use super::xa::{Prepared, PreparedTransactions};
@@ -107,17 +107,17 @@ impl Assembler {
             (MysqlBase::Mariadb(base), Some(reread)) => behind(base, &reread.base),
             _ => MariadbGtids::new(),
         };
-        let mariadb = matches!(position.base, MysqlBase::Mariadb(_));
+        let flavor = match position.base {
+            MysqlBase::Mariadb(_) => Flavor::MariaDb,
+            MysqlBase::Gtids(_) | MysqlBase::File(_) => Flavor::MySql,
+        };
         let limit = usize::try_from(options.max_message_bytes).unwrap_or(usize::MAX);
         Self {
             decoder: EventDecoder::new(limit),
-            tables: Tables::new(selector, mariadb),
+            tables: Tables::new(selector, flavor),
             place,
             behind,
-            position: MysqlPosition {
-                reread: None,
-                ..position
-            },
+            position,
             options,
             group: None,
             payload: None,
@@ -144,8 +144,9 @@ impl Assembler {
                 .retain(|known| known.transaction != partial.transaction);
             position.partial.push(partial);
         }
-        // GTID sets leave out what is prepared, so that the server sends it again.
-        if !matches!(position.base, MysqlBase::Gtids(_)) {
+        // GTID sets leave out what is prepared, so that the server sends it again. Without them it must be read again, and
+        // while reading is behind the base what was prepared then may still be to come.
+        if !matches!(position.base, MysqlBase::Gtids(_)) && !self.is_behind() {
             position.reread = self.prepared.oldest().map(|oldest| Box::new(oldest.from.clone()));
         }
         position
@@ -530,15 +531,10 @@ impl Assembler {
 
     /// Between two transactions the place is a position.
     fn settle(&mut self) {
-        if self.group.is_some() || self.payload.is_some() {
+        if self.group.is_some() {
             return;
         }
-        let behind = match &self.position.base {
-            MysqlBase::File(_) => self.is_before(&self.place),
-            MysqlBase::Mariadb(_) => !self.behind.is_empty(),
-            MysqlBase::Gtids(_) => false,
-        };
-        if !behind {
+        if !self.is_behind() {
             if self.position.place != self.place {
                 self.position.place = self.place.clone();
             }
@@ -552,9 +548,13 @@ impl Assembler {
             self.end(group);
             return Ok(());
         }
-        let before = RereadFrom {
-            base: self.position.base.clone(),
-            place: self.position.place.clone(),
+        let before = match &self.position.reread {
+            // What is read again counts from where that began.
+            Some(reread) if group.done => reread.as_ref().clone(),
+            _ => RereadFrom {
+                base: self.position.base.clone(),
+                place: self.position.place.clone(),
+            },
         };
         if !group.has_rows() {
             self.finish(&group.id, group.done);
@@ -583,13 +583,15 @@ impl Assembler {
 
     /// XA COMMIT or XA ROLLBACK of a transaction that was prepared before.
     fn decide(&mut self, group: Group, xid: &Xid, committed: bool) {
+        // While it is among the prepared ones: behind its first event the rest must be read again.
+        let before = self.position();
         if let Some(mut prepared) = self.prepared.decide(xid) {
             if committed && !group.done {
                 let transaction = Arc::new(MysqlTransaction {
                     id: prepared.id.clone(),
                     server_id: prepared.server_id,
                     file: prepared.file,
-                    before: self.position(),
+                    before,
                 });
                 for event in &mut prepared.events {
                     event.commit_time_us = group.commit_time_us;
@@ -852,6 +854,15 @@ impl Assembler {
     fn is_accepted(&self) -> bool {
         let until = self.options.accepted_until.as_ref();
         until.is_some_and(|until| self.place.log_place() <= until.log_place())
+    }
+
+    /// Whether what is read now was done before, as far as it was decided then.
+    fn is_behind(&self) -> bool {
+        match &self.position.base {
+            MysqlBase::File(_) => self.is_before(&self.place),
+            MysqlBase::Mariadb(_) => !self.behind.is_empty(),
+            MysqlBase::Gtids(_) => false,
+        }
     }
 
     fn is_before(&self, place: &BinlogPlace) -> bool {

@@ -59,6 +59,8 @@ pub(super) struct Client {
 pub(super) struct Started {
     pub(super) transport: Transport,
     pub(super) buffer: BytesMut,
+    /// The server's number for the connection, as in its process list.
+    pub(super) connection_id: u32,
 }
 
 /// Where the DSN points, for messages.
@@ -116,11 +118,6 @@ impl Client {
         &self.version
     }
 
-    /// The server's number for this connection, as in its process list.
-    pub(super) fn connection_id(&self) -> u32 {
-        self.connection_id
-    }
-
     pub(super) fn is_tls(&self) -> bool {
         self.transport.is_tls()
     }
@@ -133,6 +130,9 @@ impl Client {
         // Version 10 in the first byte; nothing older is spoken here, and the parser takes its length for granted.
         if greeting.first() != Some(&10) {
             return Err(malformed("a greeting of protocol version 10"));
+        }
+        if has_absurd_nonce(&greeting) {
+            return Err(malformed("a nonce of a sound length"));
         }
         let greeting = HandshakePacket::deserialize((), &mut ParseBuf(&greeting))
             .map_err(|_| malformed("the server's greeting"))?
@@ -329,6 +329,7 @@ impl Client {
         Ok(Started {
             transport: self.transport,
             buffer: self.buffer,
+            connection_id: self.connection_id,
         })
     }
 
@@ -436,6 +437,15 @@ impl Context for &Login<'_> {
     fn server_key_pem(&self) -> Option<&[u8]> {
         None
     }
+}
+
+/// Whether the greeting's length of the nonce is one that no server sends, and that the parser does not expect: a signed byte
+/// below zero.
+fn has_absurd_nonce(greeting: &[u8]) -> bool {
+    // Behind the version, which a zero ends: connection id, 8 bytes of nonce, filler, capabilities, collation, status,
+    // capabilities.
+    let version_end = memchr::memchr(0, greeting).unwrap_or(greeting.len());
+    greeting.get(version_end + 1 + 20).is_some_and(|length| *length >= 0x80)
 }
 
 fn server_error(packet: &Bytes) -> ServerError {

@@ -49,7 +49,10 @@ pub use binlog::{BinlogError, EventKind, RowsHead, RowsKind};
 pub use error::MysqlError;
 pub use packet::ServerError;
 pub use preflight::preflight;
-pub use rows::{PlanError, RowError, TableMapError};
+pub use rows::{
+    CellError, CharsetError, CompressedError, DecimalError, JsonbError, MetadataError, OpaqueError, PlanError,
+    ReadError, RowError, TableMapError, TemporalError, TypeError,
+};
 pub use xid::XidError;
 
 /// Reads one server's binlog.
@@ -86,9 +89,11 @@ impl MysqlSource {
             gap,
             log_end,
         } = session;
+        let connection = started.connection_id;
         tracing::info!(
             server = client::address(&self.config.dsn),
             version = control.version(),
+            connection,
             position = %position,
             server_id = self.config.server_id,
             "streaming"

@@ -71,7 +71,7 @@ impl ServerFacts {
             return Err(MysqlError::BinlogOff);
         };
         let identity = ServerIdentity {
-            uuid: variables.get("server_uuid").map(str::to_owned),
+            uuid: variables.get("server_uuid").map(Arc::from),
             id: variables.parse("server_id", "a number")?,
         };
         let gtids = match flavor {

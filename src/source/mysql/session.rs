@@ -7,8 +7,7 @@ use rustls::ClientConfig;
 use sha2::{Digest, Sha256};
 
 use crate::config::{self, MysqlStart};
-use crate::gtid::GtidSet;
-use crate::position::{BinlogPlace, MysqlBase, MysqlPosition};
+use crate::position::{BinlogPlace, MysqlPosition};
 use crate::source::{SourceOptions, tls};
 
 use super::client::{Client, Started};
@@ -151,13 +150,5 @@ impl Lock {
         let rows = client.query("look at the pipeline's lock", &statement).await?;
         let held = rows.first().and_then(|row| row.first()).and_then(Option::as_deref);
         Ok(held == Some("1"))
-    }
-}
-
-/// Whether the stream begins at a GTID set.
-pub(super) fn gtid_set(position: &MysqlPosition) -> Option<&GtidSet> {
-    match &position.base {
-        MysqlBase::Gtids(set) => Some(set),
-        MysqlBase::Mariadb(_) | MysqlBase::File(_) => None,
     }
 }

@@ -92,7 +92,7 @@ pub(super) struct StreamOptions {
 
 impl Stream {
     pub(super) fn new(started: Started, assembler: Assembler, message_limit: u64) -> Self {
-        let Started { transport, buffer } = started;
+        let Started { transport, buffer, .. } = started;
         let mut timer = interval(TICK);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {

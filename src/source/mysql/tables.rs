@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::event::Selection;
 use crate::source::select::Selector;
 
-use super::rows::{DescribedTable, PlanError, TableMap, TableMapError, TablePlan};
+use super::rows::{DescribedTable, Flavor, PlanError, TableMap, TableMapError, TablePlan};
 
 /// Ids are given anew whenever the server opens a table again; this many are kept.
 const KEPT: usize = 512;
@@ -21,8 +21,7 @@ pub(super) const SYSTEM_SCHEMAS: [&str; 4] = ["mysql", "sys", "information_schem
 #[derive(Debug)]
 pub(super) struct Tables {
     selector: Selector,
-    /// MariaDB has types that its log does not tell from BINARY.
-    mariadb: bool,
+    flavor: Flavor,
     by_id: HashMap<u64, Described>,
     /// From information_schema, by `schema.table`, for logs that don't name columns.
     from_schema: HashMap<Arc<str>, FromSchema>,
@@ -64,10 +63,10 @@ pub(super) enum PlanFailure {
 }
 
 impl Tables {
-    pub(super) fn new(selector: Selector, mariadb: bool) -> Self {
+    pub(super) fn new(selector: Selector, flavor: Flavor) -> Self {
         Self {
             selector,
-            mariadb,
+            flavor,
             by_id: HashMap::new(),
             from_schema: HashMap::new(),
         }
@@ -120,11 +119,10 @@ impl Tables {
         if let Some(plan) = &described.plan {
             return Ok(Arc::clone(plan));
         }
-        let map =
-            TableMap::parse(described.body.clone()).map_err(|error| Missing::Failed(PlanFailure::TableMap(error)))?;
-        let needed = map.needs_description();
+        let map = TableMap::parse(&described.body, self.flavor)
+            .map_err(|error| Missing::Failed(PlanFailure::TableMap(error)))?;
         let asked = self.from_schema.get(&described.name);
-        if asked.is_none() && (needed || (self.mariadb && map.may_hide_types())) {
+        if asked.is_none() && map.needs_description() {
             return Err(Missing::Description);
         }
         let planned = match TablePlan::new(&map, asked.and_then(|asked| asked.table.as_ref())) {
@@ -133,8 +131,8 @@ impl Tables {
                 self.from_schema.remove(&described.name);
                 return Err(Missing::Description);
             }
-            // The table is another one by now; the log says what is needed.
-            Err(_) if !needed => TablePlan::new(&map, None),
+            // The table is another one by now; the log may say enough by itself.
+            Err(error) => TablePlan::new(&map, None).map_err(|_| error),
             planned => planned,
         };
         let plan = Arc::new(planned.map_err(|error| Missing::Failed(PlanFailure::Plan(Box::new(error))))?);

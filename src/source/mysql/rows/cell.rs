@@ -7,19 +7,19 @@ use bytes::{Bytes, BytesMut};
 
 use super::charset::{Charset, CharsetError};
 use super::compressed::{CompressedError, Inflater};
-use super::decimal::{self, DecimalError};
-use super::jsonb::{self, JsonbError};
+use super::decimal::DecimalError;
+use super::format::TextFormat;
+use super::jsonb::JsonbError;
 use super::plan::TablePlan;
 use super::reader::{ReadError, Reader, uint_le};
-use super::temporal::{self, TemporalError};
-use super::{float, network, old_temporal};
+use super::temporal::TemporalError;
 use crate::row::{ColumnKind, Value};
 
 /// How the cells of a column are read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CellPlan {
-    width: Width,
-    print: Print,
+    pub(super) width: Width,
+    pub(super) reading: Reading,
 }
 
 /// The bytes that a cell takes.
@@ -32,43 +32,7 @@ pub(super) enum Width {
 
 /// How a cell's bytes become its value.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Print {
-    Signed,
-    Unsigned,
-    Float,
-    Double,
-    Decimal {
-        precision: u8,
-        scale: u8,
-    },
-    Year,
-    Date,
-    Time {
-        digits: u8,
-    },
-    DateTime {
-        digits: u8,
-    },
-    Timestamp {
-        digits: u8,
-    },
-    OldTime {
-        digits: u8,
-    },
-    OldDateTime {
-        digits: u8,
-    },
-    OldTimestamp {
-        digits: u8,
-    },
-    /// The number of a string in the plan's list with that number.
-    Enum {
-        choices: u16,
-    },
-    /// A bit for each string.
-    Set {
-        choices: u16,
-    },
+pub(super) enum Reading {
     Content(Content),
     /// BINARY(n), whose trailing zero bytes the log leaves out.
     Padded {
@@ -79,10 +43,15 @@ pub(super) enum Print {
         limit: u32,
         content: Content,
     },
-    Json,
-    Uuid,
-    Inet4,
-    Inet6,
+    /// The number of a string in the plan's list with the number `choices`.
+    Enum {
+        choices: u16,
+    },
+    /// A bit for each string of such a list.
+    Set {
+        choices: u16,
+    },
+    Printed(TextFormat),
 }
 
 /// What a string's bytes are.
@@ -96,24 +65,31 @@ pub(super) enum Content {
 /// Bytes that are no value of their column.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CellError {
-    #[error("is not UTF-8")]
+    #[error("text is not UTF-8")]
     NotUtf8,
-    #[error("is not in its charset")]
+    #[error(transparent)]
     Charset(#[from] CharsetError),
-    #[error("is no decimal")]
+    #[error(transparent)]
     Decimal(#[from] DecimalError),
     #[error(transparent)]
     Temporal(#[from] TemporalError),
-    #[error("is no JSON document")]
+    #[error(transparent)]
     Json(#[from] JsonbError),
-    #[error("is not compressed as a column")]
+    #[error("uncompress value")]
     Compressed(#[from] CompressedError),
-    #[error("has {found} for an ENUM of {expected} strings")]
+    #[error("ENUM has the string {found}, expected at most {expected}")]
     Enum { found: u64, expected: usize },
-    #[error("has bits beyond the {expected} strings of its SET")]
+    #[error("SET has bits beyond its {expected} strings")]
     Set { expected: usize },
-    #[error("has {found} bytes, expected at most {expected}")]
+    #[error("value has {found} bytes, expected at most {expected}")]
     TooLong { found: usize, expected: usize },
+}
+
+impl Width {
+    /// Of a string of up to so many bytes.
+    pub(super) fn of_length(bytes: u16) -> Self {
+        Self::Counted(if bytes < 256 { 1 } else { 2 })
+    }
 }
 
 impl Content {
@@ -126,10 +102,6 @@ impl Content {
 }
 
 impl CellPlan {
-    pub(super) fn new(width: Width, print: Print) -> Self {
-        Self { width, print }
-    }
-
     /// Cuts the cell out of a row.
     pub(super) fn take<'b>(self, reader: &mut Reader<'b>) -> Result<&'b [u8], ReadError> {
         match self.width {
@@ -162,7 +134,7 @@ impl<'p> Printer<'p> {
         Self {
             plan,
             body,
-            scratch: Vec::new(),
+            scratch: Vec::with_capacity(FIRST_CHUNK_BYTES),
             chunk: BytesMut::new(),
             chunk_bytes: FIRST_CHUNK_BYTES,
             inflater: Inflater::new(),
@@ -171,45 +143,20 @@ impl<'p> Printer<'p> {
 
     /// The value of a cell that was cut out of this event.
     pub(super) fn value(&mut self, cell: CellPlan, raw: &[u8]) -> Result<Value, CellError> {
-        match cell.print {
-            Print::Content(content) => return self.content(content, self.body.slice_ref(raw)),
-            Print::Padded { bytes } => return self.padded(raw, usize::from(bytes)),
-            Print::Enum { choices } => return self.choice(raw, choices),
-            Print::Compressed { limit, content } => return self.compressed(raw, limit, content),
-            _ => {}
+        match cell.reading {
+            Reading::Content(content) => self.content(content, self.body.slice_ref(raw)),
+            Reading::Padded { bytes } => self.padded(raw, usize::from(bytes)),
+            Reading::Compressed { limit, content } => self.compressed(raw, limit, content),
+            Reading::Enum { choices } => self.choice(raw, choices),
+            Reading::Set { choices } => self.printed(TextFormat::Set, raw, self.plan.choices(choices)),
+            Reading::Printed(format) => self.printed(format, raw, &[]),
         }
-        self.scratch.clear();
-        self.print(cell.print, raw)?;
-        Ok(Value::Text(self.kept()))
     }
 
-    fn print(&mut self, print: Print, raw: &[u8]) -> Result<(), CellError> {
-        let out = &mut self.scratch;
-        match print {
-            Print::Signed => push_integer(signed(raw), out),
-            Print::Unsigned => push_integer(uint_le(raw), out),
-            Print::Float => float::write_float(f32::from_le_bytes(fixed(raw)), out),
-            Print::Double => float::write_double(f64::from_le_bytes(fixed(raw)), out),
-            Print::Decimal { precision, scale } => decimal::write_decimal(raw, precision, scale, out)?,
-            Print::Year => match uint_le(raw) {
-                0 => out.extend_from_slice(b"0000"),
-                years => push_integer(1900 + years, out),
-            },
-            Print::Date => temporal::write_date(raw, out)?,
-            Print::Time { digits } => temporal::write_time(raw, digits, out)?,
-            Print::DateTime { digits } => temporal::write_datetime(raw, digits, out)?,
-            Print::Timestamp { digits } => temporal::write_timestamp(raw, digits, out)?,
-            Print::OldTime { digits } => old_temporal::write_time(raw, digits, out)?,
-            Print::OldDateTime { digits } => old_temporal::write_datetime(raw, digits, out)?,
-            Print::OldTimestamp { digits } => old_temporal::write_timestamp(raw, digits, out)?,
-            Print::Set { choices } => write_set(uint_le(raw), self.plan.choices(choices), out)?,
-            Print::Json => jsonb::render(raw, out)?,
-            Print::Uuid => network::write_uuid(padded(raw)?, out),
-            Print::Inet4 => network::write_inet4(padded(raw)?, out),
-            Print::Inet6 => network::write_inet6(padded(raw)?, out),
-            Print::Content(_) | Print::Padded { .. } | Print::Enum { .. } | Print::Compressed { .. } => {}
-        }
-        Ok(())
+    fn printed(&mut self, format: TextFormat, raw: &[u8], strings: &[Bytes]) -> Result<Value, CellError> {
+        self.scratch.clear();
+        format.write(raw, strings, &mut self.scratch)?;
+        Ok(Value::Text(self.kept()))
     }
 
     fn content(&mut self, content: Content, bytes: Bytes) -> Result<Value, CellError> {
@@ -283,47 +230,6 @@ impl<'p> Printer<'p> {
         self.chunk.extend_from_slice(&self.scratch);
         self.chunk.split().freeze()
     }
-}
-
-fn push_integer<I: itoa::Integer>(number: I, out: &mut Vec<u8>) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-}
-
-/// The number in one to eight bytes, with its sign.
-fn signed(raw: &[u8]) -> i64 {
-    let unused_bits = 64 - 8 * raw.len().clamp(1, 8);
-    (uint_le(raw) << unused_bits).cast_signed() >> unused_bits
-}
-
-/// A cell's bytes as an array of the length that its plan has cut it to.
-fn fixed<const N: usize>(raw: &[u8]) -> [u8; N] {
-    raw.first_chunk().copied().unwrap_or([0; N])
-}
-
-/// Bytes with the trailing zero bytes that the log leaves out.
-fn padded<const N: usize>(raw: &[u8]) -> Result<[u8; N], CellError> {
-    let mut bytes = [0; N];
-    let filled = bytes.get_mut(..raw.len()).ok_or(CellError::TooLong {
-        found: raw.len(),
-        expected: N,
-    })?;
-    filled.copy_from_slice(raw);
-    Ok(bytes)
-}
-
-fn write_set(bits: u64, strings: &[Bytes], out: &mut Vec<u8>) -> Result<(), CellError> {
-    let expected = strings.len();
-    if bits.checked_shr(u32::try_from(expected).unwrap_or(64)).unwrap_or(0) != 0 {
-        return Err(CellError::Set { expected });
-    }
-    let chosen = strings.iter().enumerate().filter(|(index, _)| bits >> index & 1 == 1);
-    for (count, (_, string)) in chosen.enumerate() {
-        if count > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(string);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@
 
 use std::fmt;
 
+use super::decimal::{self, DecimalError};
 use super::reader::{ReadError, Reader};
+use super::table_map::Flavor;
 
 /// How a column's cells are laid out in a rows event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +21,7 @@ pub(super) enum ColumnType {
     Decimal {
         precision: u8,
         scale: u8,
+        bytes: u8,
     },
     Bit {
         bits: u16,
@@ -75,18 +78,18 @@ pub(super) enum ColumnType {
 }
 
 /// Why a column's type can't be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TypeError {
-    #[error("has the unknown type {found}")]
+    #[error("column type {found} is unknown")]
     Unknown { found: u8 },
-    #[error("is a DECIMAL({precision},{scale}), expected at most 65 digits and 38 behind the point")]
-    Decimal { precision: u8, scale: u8 },
-    #[error("has {found} fractional digits, expected at most 6")]
+    #[error("fractional digits are {found}, expected at most 6")]
     FractionalDigits { found: u8 },
-    #[error("is a BIT({found}), expected 1 to 64")]
-    Bit { found: u16 },
-    #[error("has a length or a number of {found} bytes, expected at most {expected}")]
+    #[error("bits are {found}, expected 1 to 64")]
+    Bits { found: u16 },
+    #[error("length or number has {found} bytes, expected 1 to {expected}")]
     Width { found: u8, expected: u8 },
+    #[error(transparent)]
+    Decimal(#[from] DecimalError),
     #[error(transparent)]
     Read(#[from] ReadError),
 }
@@ -157,8 +160,8 @@ impl ColumnType {
         )
     }
 
-    /// Whether the map's DEFAULT_CHARSET and COLUMN_CHARSET count the column.
-    pub(super) fn is_character(self) -> bool {
+    /// Whether the column holds text in its charset, or bytes.
+    pub(super) fn is_string(self) -> bool {
         matches!(
             self,
             Self::Char { .. }
@@ -169,8 +172,13 @@ impl ColumnType {
         )
     }
 
-    pub(super) fn is_old_temporal(self) -> bool {
-        matches!(self, Self::OldTime | Self::OldDateTime | Self::OldTimestamp)
+    /// Whether the map's DEFAULT_CHARSET and COLUMN_CHARSET count the column: some that have no charset too.
+    pub(super) fn has_charset_entry(self, flavor: Flavor) -> bool {
+        match self {
+            Self::Vector { .. } => true,
+            Self::Geometry { .. } => flavor == Flavor::MariaDb,
+            _ => self.is_string(),
+        }
     }
 }
 
@@ -182,7 +190,7 @@ impl fmt::Display for ColumnType {
             Self::Year => f.write_str("YEAR"),
             Self::Float => f.write_str("FLOAT"),
             Self::Double => f.write_str("DOUBLE"),
-            Self::Decimal { precision, scale } => write!(f, "DECIMAL({precision},{scale})"),
+            Self::Decimal { precision, scale, .. } => write!(f, "DECIMAL({precision},{scale})"),
             Self::Bit { bits } => write!(f, "BIT({bits})"),
             Self::Date => f.write_str("DATE"),
             Self::Time { digits } => write!(f, "TIME({digits})"),
@@ -209,7 +217,10 @@ impl fmt::Display for ColumnType {
 
 fn u16(metadata: &mut Reader<'_>) -> Result<u16, TypeError> {
     let bytes = metadata.take(METADATA, 2)?;
-    Ok(bytes.iter().rev().fold(0, |number, byte| number << 8 | u16::from(*byte)))
+    Ok(bytes
+        .iter()
+        .rev()
+        .fold(0, |number, byte| number << 8 | u16::from(*byte)))
 }
 
 fn width(metadata: &mut Reader<'_>, expected: u8) -> Result<u8, TypeError> {
@@ -231,14 +242,15 @@ fn digits(metadata: &mut Reader<'_>) -> Result<u8, TypeError> {
     }
 }
 
-/// MySQL has at most 30 digits behind the point, MariaDB 38.
 fn decimal(metadata: &mut Reader<'_>) -> Result<ColumnType, TypeError> {
     let (precision, scale) = (metadata.u8(METADATA)?, metadata.u8(METADATA)?);
-    if (1..=65).contains(&precision) && scale <= precision.min(38) {
-        Ok(ColumnType::Decimal { precision, scale })
-    } else {
-        Err(TypeError::Decimal { precision, scale })
-    }
+    let bytes = decimal::decimal_len(precision, scale)?;
+    Ok(ColumnType::Decimal {
+        precision,
+        scale,
+        // At most 36.
+        bytes: u8::try_from(bytes).unwrap_or(u8::MAX),
+    })
 }
 
 /// The bits over whole bytes, then the whole bytes.
@@ -246,7 +258,7 @@ fn bit(metadata: &mut Reader<'_>) -> Result<ColumnType, TypeError> {
     let (over, whole) = (metadata.u8(METADATA)?, metadata.u8(METADATA)?);
     match u16::from(whole) * 8 + u16::from(over) {
         bits @ 1..=64 if over < 8 => Ok(ColumnType::Bit { bits }),
-        found => Err(TypeError::Bit { found }),
+        found => Err(TypeError::Bits { found }),
     }
 }
 
@@ -281,7 +293,12 @@ mod tests {
 
     #[test]
     fn char_lengths_over_255_bytes_are_put_together() {
-        for (metadata, bytes) in [([0xFE, 0x10], 16), ([0xFE, 0xFF], 255), ([0xEE, 0x00], 256), ([0xCE, 0xFC], 1020)] {
+        for (metadata, bytes) in [
+            ([0xFE, 0x10], 16),
+            ([0xFE, 0xFF], 255),
+            ([0xEE, 0x00], 256),
+            ([0xCE, 0xFC], 1020),
+        ] {
             assert_eq!(read(254, &metadata), Ok(ColumnType::Char { bytes }));
         }
     }
@@ -289,20 +306,20 @@ mod tests {
     #[test]
     fn metadata_that_no_server_writes_is_an_error() {
         let cases: [(u8, &[u8], &str); 12] = [
-            (0, b"", "has the unknown type 0"),
-            (20, b"\x01\x04", "has the unknown type 20"),
-            (253, b"\x10\x00", "has the unknown type 253"),
-            (254, b"\xF5\x04", "has the unknown type 245"),
-            (247, b"\xC7\x01", "has the unknown type 199"),
-            (247, b"\xF7\x03", "has a length or a number of 3 bytes, expected at most 2"),
-            (252, b"\x05", "has a length or a number of 5 bytes, expected at most 4"),
-            (245, b"\x00", "has a length or a number of 0 bytes, expected at most 4"),
-            (19, b"\x07", "has 7 fractional digits, expected at most 6"),
-            (16, b"\x01\x08", "is a BIT(65), expected 1 to 64"),
+            (0, b"", "column type 0 is unknown"),
+            (20, b"\x01\x04", "column type 20 is unknown"),
+            (253, b"\x10\x00", "column type 253 is unknown"),
+            (254, b"\xF5\x04", "column type 245 is unknown"),
+            (247, b"\xC7\x01", "column type 199 is unknown"),
+            (247, b"\xF7\x03", "length or number has 3 bytes, expected 1 to 2"),
+            (252, b"\x05", "length or number has 5 bytes, expected 1 to 4"),
+            (245, b"\x00", "length or number has 0 bytes, expected 1 to 4"),
+            (19, b"\x07", "fractional digits are 7, expected at most 6"),
+            (16, b"\x01\x08", "bits are 65, expected 1 to 64"),
             (
                 246,
-                b"\x42\x00",
-                "is a DECIMAL(66,0), expected at most 65 digits and 38 behind the point",
+                b"\x02\x03",
+                "decimal(2,3) does not exist: expected a precision of 1 to 81 and a scale up to it",
             ),
             (15, b"\x10", "column metadata is cut: found 1 bytes, expected 2"),
         ];

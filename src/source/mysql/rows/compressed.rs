@@ -64,7 +64,13 @@ impl Inflater {
         Ok(None)
     }
 
-    fn stream(&mut self, stream: &[u8], has_header: bool, length: u64, out: &mut Vec<u8>) -> Result<(), CompressedError> {
+    fn stream(
+        &mut self,
+        stream: &[u8],
+        has_header: bool,
+        length: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CompressedError> {
         let damaged = CompressedError::Stream { expected: length };
         let inflater = self.stream.get_or_insert_with(|| Decompress::new(has_header));
         inflater.reset(has_header);

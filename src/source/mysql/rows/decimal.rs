@@ -4,6 +4,9 @@
 //! few bytes as hold them. The very first bit is turned, and for a negative number every bit is, so that the bytes sort
 //! as the numbers do. The layout is that of the servers' `decimal2bin`.
 
+#[cfg(test)]
+mod tests;
+
 use std::iter::{once, repeat_n};
 use std::{mem, slice};
 

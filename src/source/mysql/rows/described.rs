@@ -64,9 +64,7 @@ impl DescribedColumn {
     fn charset_fits(&self, column: &MapColumn) -> bool {
         let Some(collation) = column.collation else { return true };
         match &self.charset {
-            // ENUM and SET may have the charset `binary`, as a name.
             None => collation == BINARY,
-            Some(name) if name == "binary" => collation == BINARY,
             Some(name) => match Charset::from_name(name) {
                 Some(charset) => u16::try_from(collation).ok().and_then(Charset::from_collation) == Some(charset),
                 // Of a charset that can't be decoded the plan complains.
@@ -83,9 +81,7 @@ impl<'t> TypeText<'t> {
             None => (column_type, ""),
         };
         // A string in an ENUM may hold a parenthesis; no attribute does.
-        let arguments = rest
-            .strip_prefix('(')
-            .and_then(|inside| inside.rsplit_once(')'));
+        let arguments = rest.strip_prefix('(').and_then(|inside| inside.rsplit_once(')'));
         let (arguments, attributes) = arguments.unwrap_or(("", rest));
         Self {
             name,
@@ -141,7 +137,9 @@ impl<'t> TypeText<'t> {
             ColumnType::Year => name == "year",
             ColumnType::Float => name == "float",
             ColumnType::Double => name == "double",
-            ColumnType::Decimal { precision, scale } => name == "decimal" && arguments == format!("{precision},{scale}"),
+            ColumnType::Decimal { precision, scale, .. } => {
+                name == "decimal" && arguments == format!("{precision},{scale}")
+            }
             ColumnType::Bit { bits } => name == "bit" && arguments.parse() == Ok(bits),
             ColumnType::Date => name == "date",
             ColumnType::Time { digits } => name == "time" && digits_are(digits),
@@ -152,9 +150,7 @@ impl<'t> TypeText<'t> {
             ColumnType::OldTimestamp => name == "timestamp" && self.digits().is_some(),
             ColumnType::Char { bytes: 4 } if name == "inet4" => true,
             ColumnType::Char { bytes: 16 } if matches!(name, "uuid" | "inet6") => true,
-            ColumnType::Char { bytes: found } => {
-                matches!(name, "char" | "binary") && bytes() == Some(u32::from(found))
-            }
+            ColumnType::Char { bytes: found } => matches!(name, "char" | "binary") && bytes() == Some(u32::from(found)),
             // MariaDB stores its vectors as bytes.
             ColumnType::VarChar { bytes: found } if name == "vector" => bytes() == Some(u32::from(found)),
             ColumnType::VarChar { bytes: found } => {

@@ -1,34 +1,47 @@
-//! FLOAT and DOUBLE as the server prints them, which `CAST(… AS CHAR)` and a text result agree on.
+//! FLOAT and DOUBLE as the servers print them in a text result.
 //!
-//! Both servers print a DOUBLE with the fewest digits that read back as the same value, and a FLOAT with at most six
-//! digits, whatever that loses. A number is written out while its point lies within its digits or at most fifteen places
-//! behind or fourteen zeros before them, otherwise with an exponent that has neither a plus sign nor padding: the rules
-//! of the servers' `my_gcvt`. MySQL and MariaDB agree.
+//! A DOUBLE gets the fewest digits that read back as the same value, a FLOAT at most six, whatever that loses. Digits are
+//! written out while the point lies within them, at most fifteen places from their start, or up to fourteen zeros before
+//! them; otherwise there is an exponent, without a plus sign or padding. These are the rules of the servers' `my_gcvt`.
+//! MySQL and MariaDB agree on each value. MySQL's `CAST(… AS CHAR)` can differ: it takes to an exponent as soon as a
+//! column's display width is exceeded, and can lose digits by that.
+
+#[cfg(test)]
+mod tests;
 
 /// What a FLOAT's text keeps: C's `FLT_DIG`.
-const FLOAT_DIGIT_COUNT: usize = 6;
-/// The most that the shortest text of a DOUBLE needs.
-const MAX_DIGIT_COUNT: usize = 17;
-/// A whole number with the point further right has an exponent: C's `DBL_DIG`.
+const FLOAT_DIGITS: usize = 6;
+/// The most that a DOUBLE needs.
+const MAX_DIGITS: usize = 17;
+/// A whole number of more digits has an exponent: C's `DBL_DIG`.
 const MAX_POINT: i32 = 15;
-/// A fraction with more zeros behind its point has an exponent.
+/// Ten to the power of [`MAX_POINT`].
+const MAX_WRITTEN_OUT: f64 = 1e15;
+/// A fraction with more zeros before its digits has an exponent.
 const MIN_POINT: i32 = -14;
 
-/// Appends a FLOAT. What is no finite number, and so in no column, is printed `0`, as the servers do.
+/// Appends a FLOAT. No column holds infinities or NaN; they are printed `0`, as by the servers.
 pub(super) fn write_float(value: f32, out: &mut Vec<u8>) {
-    let value = f64::from(value);
-    // The formatter rounds the exact value to the nearest, ties to even, as the servers do. Rounding the shortest text of
-    // the value once more would not always give that.
-    let text = format!("{value:.precision$e}", precision = FLOAT_DIGIT_COUNT - 1);
-    write_number(value, &text, out);
+    // Rounded from the exact value, ties to even, as the servers do it: rounding a DOUBLE's text once more would not always
+    // give that.
+    let text = format!("{:.precision$e}", f64::from(value), precision = FLOAT_DIGITS - 1);
+    write_digits(f64::from(value), &text, out);
 }
 
-/// Appends a DOUBLE. What is no finite number, and so in no column, is printed `0`, as the servers do.
+/// Appends a DOUBLE. No column holds infinities or NaN; they are printed `0`, as by the servers.
 pub(super) fn write_double(value: f64, out: &mut Vec<u8>) {
-    write_number(value, zmij::Buffer::new().format(value), out);
+    let mut buffer = zmij::Buffer::new();
+    let text = buffer.format(value);
+    // Most numbers have no exponent in either, and then only the fraction of a whole number differs.
+    if value.abs() < MAX_WRITTEN_OUT && !text.contains('e') {
+        out.extend_from_slice(text.strip_suffix(".0").unwrap_or(text).as_bytes());
+    } else {
+        write_digits(value, text, out);
+    }
 }
 
-fn write_number(value: f64, text: &str, out: &mut Vec<u8>) {
+/// Appends the value, whose digits are those of `text`.
+fn write_digits(value: f64, text: &str, out: &mut Vec<u8>) {
     if !value.is_finite() {
         out.push(b'0');
         return;
@@ -36,37 +49,38 @@ fn write_number(value: f64, text: &str, out: &mut Vec<u8>) {
     if value.is_sign_negative() {
         out.push(b'-');
     }
-    Digits::of_text(text).write(out);
+    Digits::of(text).write(out);
 }
 
-/// A number without its sign: the digits behind an implied `0.`, times ten to the power of `point`.
+/// A number without its sign.
 struct Digits {
-    /// Begins and ends with a digit that is not zero, but for zero itself.
-    digits: [u8; MAX_DIGIT_COUNT],
+    /// Starts and ends with a digit that is not zero, unless the number is.
+    digits: [u8; MAX_DIGITS],
     count: usize,
+    /// How many places behind the start of the digits the point is.
     point: i32,
 }
 
 impl Digits {
-    /// Reads any decimal notation of a finite number; digits behind the seventeenth are cut off.
-    fn of_text(text: &str) -> Self {
+    /// Takes a finite number's text apart, of at most seventeen digits, with or without an exponent.
+    fn of(text: &str) -> Self {
         let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
         let mut number = Self {
-            digits: [b'0'; MAX_DIGIT_COUNT],
+            digits: [b'0'; MAX_DIGITS],
             count: 0,
-            point: exponent.parse().unwrap_or(0),
+            point: exponent.parse().unwrap_or_default(),
         };
-        let mut fraction = false;
-        for digit in mantissa.bytes() {
-            match digit {
-                b'.' => fraction = true,
-                b'0' if number.count == 0 => number.point -= i32::from(fraction),
+        let mut in_fraction = false;
+        for byte in mantissa.bytes() {
+            match byte {
+                b'.' => in_fraction = true,
+                b'0' if number.count == 0 => number.point -= i32::from(in_fraction),
                 b'0'..=b'9' => {
-                    if let Some(place) = number.digits.get_mut(number.count) {
-                        *place = digit;
+                    if let Some(digit) = number.digits.get_mut(number.count) {
+                        *digit = byte;
                         number.count += 1;
                     }
-                    number.point += i32::from(!fraction);
+                    number.point += i32::from(!in_fraction);
                 }
                 _ => {}
             }
@@ -86,35 +100,30 @@ impl Digits {
 
     fn write(&self, out: &mut Vec<u8>) {
         let digits = self.digits();
-        let point_inside = usize::try_from(self.point).is_ok_and(|point| point < digits.len());
-        match self.point {
-            _ if point_inside && self.point > 0 => {
-                // Not negative: checked above.
-                let (whole, fraction) = digits.split_at(self.point.unsigned_abs() as usize);
-                out.extend_from_slice(whole);
+        let place = usize::try_from(self.point).unwrap_or_default();
+        if 0 < place && place < digits.len() {
+            let (whole, fraction) = digits.split_at(place);
+            out.extend_from_slice(whole);
+            out.push(b'.');
+            out.extend_from_slice(fraction);
+        } else if (1..=MAX_POINT).contains(&self.point) {
+            let end = out.len() + place;
+            out.extend_from_slice(digits);
+            out.resize(end, b'0');
+        } else if (MIN_POINT..=0).contains(&self.point) {
+            out.extend_from_slice(b"0.");
+            let zeros = usize::try_from(-self.point).unwrap_or_default();
+            out.resize(out.len() + zeros, b'0');
+            out.extend_from_slice(digits);
+        } else {
+            let (first, rest) = digits.split_at(1);
+            out.extend_from_slice(first);
+            if !rest.is_empty() {
                 out.push(b'.');
-                out.extend_from_slice(fraction);
+                out.extend_from_slice(rest);
             }
-            MIN_POINT..=0 => {
-                out.extend_from_slice(b"0.");
-                out.resize(out.len() + self.point.unsigned_abs() as usize, b'0');
-                out.extend_from_slice(digits);
-            }
-            1..=MAX_POINT => {
-                let len = out.len() + self.point.unsigned_abs() as usize;
-                out.extend_from_slice(digits);
-                out.resize(len, b'0');
-            }
-            _ => {
-                let (first, rest) = digits.split_at(1);
-                out.extend_from_slice(first);
-                if !rest.is_empty() {
-                    out.push(b'.');
-                    out.extend_from_slice(rest);
-                }
-                out.push(b'e');
-                out.extend_from_slice(itoa::Buffer::new().format(self.point - 1).as_bytes());
-            }
+            out.push(b'e');
+            out.extend_from_slice(itoa::Buffer::new().format(self.point - 1).as_bytes());
         }
     }
 }

@@ -438,17 +438,26 @@ fn write_quoted(text: &[u8], out: &mut Vec<u8>) {
     out.reserve(text.len() + 2);
     out.push(b'"');
     let mut rest = text;
-    while let Some(plain_len) = rest.iter().position(|&byte| is_special(byte)) {
-        let (plain, special) = rest.split_at(plain_len);
+    loop {
+        let (plain, behind) = rest.split_at(plain_len(rest));
         out.extend_from_slice(plain);
-        let Some((&special, behind)) = special.split_first() else {
+        let Some((&special, behind)) = behind.split_first() else {
             break;
         };
         write_escape(special, out);
         rest = behind;
     }
-    out.extend_from_slice(rest);
     out.push(b'"');
+}
+
+/// How many bytes stand in a string as they are before the first that has an escape.
+fn plain_len(text: &[u8]) -> usize {
+    // Eight at a time without a branch for each: most strings have no escape at all.
+    let (chunks, _) = text.as_chunks::<8>();
+    let is_plain = |chunk: &&[u8; 8]| !chunk.iter().fold(false, |special, &byte| special | is_special(byte));
+    let len = 8 * chunks.iter().take_while(is_plain).count();
+    let rest = text.get(len..).unwrap_or_default();
+    len + rest.iter().take_while(|&&byte| !is_special(byte)).count()
 }
 
 fn is_special(byte: u8) -> bool {

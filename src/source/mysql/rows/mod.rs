@@ -14,6 +14,7 @@ mod compressed;
 mod decimal;
 mod described;
 mod float;
+mod format;
 mod jsonb;
 mod network;
 mod old_temporal;
@@ -26,21 +27,25 @@ mod walk;
 
 pub use cell::CellError;
 pub use charset::CharsetError;
+pub use column_type::TypeError;
 pub use compressed::CompressedError;
 pub use decimal::DecimalError;
 pub use jsonb::{JsonbError, OpaqueError};
-pub use temporal::TemporalError;
-pub use column_type::TypeError;
 pub use optional_metadata::MetadataError;
 pub use plan::PlanError;
 pub use reader::ReadError;
 pub use table_map::TableMapError;
+pub use temporal::TemporalError;
 pub use walk::RowError;
 
 pub(crate) use described::{DescribedColumn, DescribedTable};
 pub(crate) use plan::TablePlan;
-pub(crate) use table_map::TableMap;
+pub(crate) use table_map::{Flavor, TableMap};
 pub(crate) use walk::{Rows, count_rows};
 
 #[cfg(test)]
 mod golden;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod sample;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::column_type::ColumnType;
 use super::reader::{ReadError, Reader, bit};
-use super::table_map::MapColumn;
+use super::table_map::{Flavor, MapColumn};
 
 /// Metadata that does not fit its table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +35,13 @@ const PRIMARY_KEY: &str = "PRIMARY_KEY";
 
 /// Sets what the metadata says of the columns, and returns whether it lists a primary key. Fields that say nothing of
 /// how cells are read are passed over.
-pub(super) fn read(mut reader: Reader<'_>, body: &Bytes, columns: &mut [MapColumn]) -> Result<bool, MetadataError> {
+pub(super) fn read(
+    mut reader: Reader<'_>,
+    flavor: Flavor,
+    body: &Bytes,
+    columns: &mut [MapColumn],
+) -> Result<bool, MetadataError> {
+    let is_character = |column: &MapColumn| column.kind.has_charset_entry(flavor);
     let mut has_key = false;
     while !reader.is_empty() {
         let field = reader.u8("type of a field")?;
@@ -56,10 +62,6 @@ pub(super) fn read(mut reader: Reader<'_>, body: &Bytes, columns: &mut [MapColum
     Ok(has_key)
 }
 
-fn is_character(column: &MapColumn) -> bool {
-    column.kind.is_character()
-}
-
 fn is_set(column: &MapColumn) -> bool {
     matches!(column.kind, ColumnType::Set { .. })
 }
@@ -70,10 +72,7 @@ fn is_enum(column: &MapColumn) -> bool {
 
 /// A bit for each numeric column, the highest bit of a byte first; padding follows.
 fn signedness(mut value: Reader<'_>, columns: &mut [MapColumn]) -> Result<(), MetadataError> {
-    let numeric: Vec<_> = columns
-        .iter_mut()
-        .filter(|column| column.kind.is_numeric())
-        .collect();
+    let numeric: Vec<_> = columns.iter_mut().filter(|column| column.kind.is_numeric()).collect();
     let bits = value.take(SIGNEDNESS, numeric.len().div_ceil(8))?;
     for (index, column) in numeric.into_iter().enumerate() {
         // Within a byte the order is the reverse of a bitmap's.

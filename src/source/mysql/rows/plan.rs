@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::cell::{CellPlan, Content, Print, Width};
+use super::cell::{CellPlan, Content, Reading, Width};
 use super::charset::{Charset, CharsetError};
 use super::column_type::ColumnType;
-use super::decimal::{self, DecimalError};
 use super::described::{DescribedColumn, DescribedTable, HiddenType};
+use super::format::TextFormat;
 use super::old_temporal;
-use super::table_map::{BINARY, MapColumn, TableMap};
+use super::table_map::{MapColumn, TableMap};
 use super::temporal;
 use crate::row::{Column, ColumnKind, Table};
 
@@ -35,8 +35,8 @@ pub enum PlanError {
     #[error("log does not name the columns of `{table}`: set binlog_row_metadata=FULL in the server")]
     NoNames { table: String },
     #[error(
-        "`{table}` has {found} columns in the database, expected {expected} as in the log: it was altered since; with \
-         binlog_row_metadata=FULL later rows do not depend on that"
+        "`{table}` has {found} columns in the database, expected {expected} as in the log: it was altered since, or has \
+         columns that only the log shows; set binlog_row_metadata=FULL in the server"
     )]
     ColumnCount {
         table: String,
@@ -45,7 +45,7 @@ pub enum PlanError {
     },
     #[error(
         "column `{column}` of `{table}` is {found} in the database, expected {expected} as in the log: it was altered \
-         since; with binlog_row_metadata=FULL later rows do not depend on that"
+         since; set binlog_row_metadata=FULL in the server"
     )]
     DoesNotFit {
         table: String,
@@ -83,12 +83,6 @@ pub enum PlanError {
         table: String,
         column: String,
         source: Option<CharsetError>,
-    },
-    #[error("column `{column}` of `{table}` is no decimal")]
-    Decimal {
-        table: String,
-        column: String,
-        source: DecimalError,
     },
 }
 
@@ -152,20 +146,28 @@ impl TablePlan {
             table: Arc::new(table),
             cells,
             choices: planner.choices,
-            body: map.body.clone(),
+            // Of its own: a slice would keep the whole packet.
+            body: Bytes::copy_from_slice(&map.body),
         })
     }
 
     /// Whether a table map says the same, so that the plan is right for the rows behind it.
     ///
-    /// Where a description was needed, that holds under the same table id only: renaming a column changes the id, and
-    /// nothing else in a map without names.
+    /// Where a description was needed, that holds under the same table id and until the server starts anew: renaming a
+    /// column changes the id, and nothing else in a map without names.
     pub(crate) fn fits(&self, body: &[u8]) -> bool {
         self.body == body
     }
 
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.table
+    }
+
+    /// Goes on with a table that was known before, if it is the same.
+    pub(crate) fn share_table(&mut self, known: &Arc<Table>) {
+        if self.table == *known {
+            self.table = Arc::clone(known);
+        }
     }
 
     pub(super) fn cells(&self) -> &[CellPlan] {
@@ -177,6 +179,9 @@ impl TablePlan {
         self.choices.get(usize::from(index)).map_or(&[], Vec::as_slice)
     }
 }
+
+/// No value is larger: the servers' `max_allowed_packet` ends there.
+const MAX_VALUE_BYTES: u32 = 1 << 30;
 
 struct Planner<'m> {
     map: &'m TableMap,
@@ -198,7 +203,7 @@ impl Planner<'_> {
         name: &str,
         described: &'d DescribedTable,
     ) -> Result<Option<&'d DescribedColumn>, PlanError> {
-        if !mapped.kind.is_old_temporal() && !mapped.may_hide_its_type() {
+        if !self.map.hides_type(mapped) {
             return Ok(None);
         }
         match described.columns.iter().find(|column| column.name == name) {
@@ -244,101 +249,124 @@ impl Planner<'_> {
     }
 
     fn cell(&mut self, facts: &Facts<'_>) -> Result<(CellPlan, ColumnKind), PlanError> {
-        let fixed = |bytes, print, kind| Ok((CellPlan::new(Width::Fixed(bytes), print), kind));
-        let counted = |length_bytes, print, kind| Ok((CellPlan::new(Width::Counted(length_bytes), print), kind));
-        match facts.mapped.kind {
+        Ok(match facts.mapped.kind {
             ColumnType::Integer { bytes } => {
                 let unsigned = self.is_unsigned(facts)?;
-                let print = if unsigned { Print::Unsigned } else { Print::Signed };
-                fixed(bytes, print, ColumnKind::Integer)
+                let format = if unsigned {
+                    TextFormat::Unsigned
+                } else {
+                    TextFormat::Signed
+                };
+                printed(bytes, format, ColumnKind::Integer)
             }
-            ColumnType::Year => fixed(1, Print::Year, ColumnKind::Integer),
-            ColumnType::Float => fixed(4, Print::Float, ColumnKind::Float),
-            ColumnType::Double => fixed(8, Print::Double, ColumnKind::Float),
-            ColumnType::Decimal { precision, scale } => {
-                let length = decimal::decimal_len(precision, scale).map_err(|source| {
-                    let (table, column) = self.names(facts);
-                    PlanError::Decimal { table, column, source }
-                })?;
-                let print = Print::Decimal { precision, scale };
-                // At most 32 bytes.
-                fixed(u8::try_from(length).unwrap_or(u8::MAX), print, ColumnKind::Numeric)
-            }
+            ColumnType::Year => printed(1, TextFormat::Year, ColumnKind::Integer),
+            ColumnType::Float => printed(4, TextFormat::Float, ColumnKind::Float),
+            ColumnType::Double => printed(8, TextFormat::Double, ColumnKind::Float),
+            ColumnType::Decimal {
+                precision,
+                scale,
+                bytes,
+            } => printed(bytes, TextFormat::Decimal { precision, scale }, ColumnKind::Numeric),
             ColumnType::Bit { bits } => {
-                let bytes = u8::try_from(bits.div_ceil(8)).unwrap_or(u8::MAX);
-                fixed(bytes, Print::Content(Content::Bytes), ColumnKind::Binary)
+                // At most 8.
+                let width = Width::Fixed(u8::try_from(bits.div_ceil(8)).unwrap_or(u8::MAX));
+                read_as(width, Reading::Content(Content::Bytes), ColumnKind::Binary)
             }
-            ColumnType::Date => fixed(3, Print::Date, ColumnKind::Text),
-            ColumnType::Time { digits } => {
-                fixed(3 + temporal::fraction_bytes(digits), Print::Time { digits }, ColumnKind::Text)
+            ColumnType::Date
+            | ColumnType::Time { .. }
+            | ColumnType::DateTime { .. }
+            | ColumnType::Timestamp { .. }
+            | ColumnType::OldTime
+            | ColumnType::OldDateTime
+            | ColumnType::OldTimestamp => {
+                let (bytes, format) = self.temporal(facts)?;
+                printed(bytes, format, ColumnKind::Text)
             }
-            ColumnType::DateTime { digits } => fixed(
-                5 + temporal::fraction_bytes(digits),
-                Print::DateTime { digits },
-                ColumnKind::Text,
-            ),
-            ColumnType::Timestamp { digits } => fixed(
-                4 + temporal::fraction_bytes(digits),
-                Print::Timestamp { digits },
-                ColumnKind::Text,
-            ),
+            ColumnType::Char { .. }
+            | ColumnType::VarChar { .. }
+            | ColumnType::Blob { .. }
+            | ColumnType::CompressedVarChar { .. }
+            | ColumnType::CompressedBlob { .. } => self.string(facts)?,
+            ColumnType::Enum { bytes } => {
+                let choices = self.choices(facts)?;
+                read_as(Width::Fixed(bytes), Reading::Enum { choices }, ColumnKind::Text)
+            }
+            ColumnType::Set { bytes } => {
+                let choices = self.choices(facts)?;
+                read_as(Width::Fixed(bytes), Reading::Set { choices }, ColumnKind::Text)
+            }
+            ColumnType::Json { length_bytes } => {
+                let reading = Reading::Printed(TextFormat::Json);
+                read_as(Width::Counted(length_bytes), reading, ColumnKind::Json)
+            }
+            ColumnType::Geometry { length_bytes } | ColumnType::Vector { length_bytes } => {
+                let reading = Reading::Content(Content::Bytes);
+                read_as(Width::Counted(length_bytes), reading, ColumnKind::Binary)
+            }
+        })
+    }
+
+    /// The bytes and the format of a temporal type.
+    fn temporal(&self, facts: &Facts<'_>) -> Result<(u8, TextFormat), PlanError> {
+        Ok(match facts.mapped.kind {
+            ColumnType::Time { digits } => (3 + temporal::fraction_bytes(digits), TextFormat::Time { digits }),
+            ColumnType::DateTime { digits } => (5 + temporal::fraction_bytes(digits), TextFormat::DateTime { digits }),
+            ColumnType::Timestamp { digits } => {
+                (4 + temporal::fraction_bytes(digits), TextFormat::Timestamp { digits })
+            }
             ColumnType::OldTime => {
                 let digits = self.digits(facts)?;
-                fixed(old_temporal::time_bytes(digits), Print::OldTime { digits }, ColumnKind::Text)
+                (old_temporal::time_bytes(digits), TextFormat::OldTime { digits })
             }
             ColumnType::OldDateTime => {
                 let digits = self.digits(facts)?;
-                let print = Print::OldDateTime { digits };
-                fixed(old_temporal::datetime_bytes(digits), print, ColumnKind::Text)
+                (old_temporal::datetime_bytes(digits), TextFormat::OldDateTime { digits })
             }
             ColumnType::OldTimestamp => {
                 let digits = self.digits(facts)?;
-                let print = Print::OldTimestamp { digits };
-                fixed(old_temporal::timestamp_bytes(digits), print, ColumnKind::Text)
+                (
+                    old_temporal::timestamp_bytes(digits),
+                    TextFormat::OldTimestamp { digits },
+                )
             }
-            ColumnType::Char { bytes } => {
-                let length_bytes = length_bytes(bytes);
-                match facts.described.and_then(|it| it.type_text().hidden_type()) {
-                    Some(HiddenType::Uuid) => counted(length_bytes, Print::Uuid, ColumnKind::Uuid),
-                    Some(HiddenType::Inet4) => counted(length_bytes, Print::Inet4, ColumnKind::Text),
-                    Some(HiddenType::Inet6) => counted(length_bytes, Print::Inet6, ColumnKind::Text),
-                    None => match self.content(facts)? {
-                        Content::Bytes => counted(length_bytes, Print::Padded { bytes }, ColumnKind::Binary),
-                        content => counted(length_bytes, Print::Content(content), ColumnKind::Text),
-                    },
-                }
+            _ => (3, TextFormat::Date),
+        })
+    }
+
+    /// Text, or bytes, behind their length.
+    fn string(&self, facts: &Facts<'_>) -> Result<(CellPlan, ColumnKind), PlanError> {
+        let hidden = facts.described.and_then(|it| it.type_text().hidden_type());
+        if let (ColumnType::Char { bytes }, Some(hidden)) = (facts.mapped.kind, hidden) {
+            let (format, kind) = match hidden {
+                HiddenType::Uuid => (TextFormat::Uuid, ColumnKind::Uuid),
+                HiddenType::Inet4 => (TextFormat::Inet4, ColumnKind::Text),
+                HiddenType::Inet6 => (TextFormat::Inet6, ColumnKind::Text),
+            };
+            return Ok(read_as(Width::of_length(bytes), Reading::Printed(format), kind));
+        }
+        if facts.described.is_none() && self.map.hides_type(facts.mapped) {
+            return Err(self.lacks(facts, "type (BINARY, UUID, INET4 or INET6)"));
+        }
+        let content = self.content(facts)?;
+        let (width, reading) = match facts.mapped.kind {
+            ColumnType::Char { bytes } if matches!(content, Content::Bytes) => {
+                (Width::of_length(bytes), Reading::Padded { bytes })
             }
-            ColumnType::VarChar { bytes } => {
-                let content = self.content(facts)?;
-                counted(length_bytes(bytes), Print::Content(content), content.kind())
-            }
-            ColumnType::Blob { length_bytes } => {
-                let content = self.content(facts)?;
-                counted(length_bytes, Print::Content(content), content.kind())
+            ColumnType::Char { bytes } | ColumnType::VarChar { bytes } => {
+                (Width::of_length(bytes), Reading::Content(content))
             }
             ColumnType::CompressedVarChar { bytes } => {
-                let content = self.content(facts)?;
                 let limit = u32::from(bytes);
-                counted(length_bytes(bytes), Print::Compressed { limit, content }, content.kind())
+                (Width::of_length(bytes), Reading::Compressed { limit, content })
             }
             ColumnType::CompressedBlob { length_bytes } => {
-                let content = self.content(facts)?;
-                let limit = u32::MAX >> (32 - 8 * u32::from(length_bytes.min(4)));
-                counted(length_bytes, Print::Compressed { limit, content }, content.kind())
+                let limit = MAX_VALUE_BYTES.min(u32::MAX >> (32 - 8 * u32::from(length_bytes.min(4))));
+                (Width::Counted(length_bytes), Reading::Compressed { limit, content })
             }
-            ColumnType::Enum { bytes } => {
-                let choices = self.strings(facts)?;
-                fixed(bytes, Print::Enum { choices }, ColumnKind::Text)
-            }
-            ColumnType::Set { bytes } => {
-                let choices = self.strings(facts)?;
-                fixed(bytes, Print::Set { choices }, ColumnKind::Text)
-            }
-            ColumnType::Json { length_bytes } => counted(length_bytes, Print::Json, ColumnKind::Json),
-            ColumnType::Geometry { length_bytes } | ColumnType::Vector { length_bytes } => {
-                counted(length_bytes, Print::Content(Content::Bytes), ColumnKind::Binary)
-            }
-        }
+            ColumnType::Blob { length_bytes } => (Width::Counted(length_bytes), Reading::Content(content)),
+            _ => return Err(self.lacks(facts, "length")),
+        };
+        Ok(read_as(width, reading, content.kind()))
     }
 
     fn names(&self, facts: &Facts<'_>) -> (String, String) {
@@ -363,7 +391,6 @@ impl Planner<'_> {
 
     fn content(&self, facts: &Facts<'_>) -> Result<Content, PlanError> {
         let charset = match (facts.mapped.collation, facts.described) {
-            (Some(BINARY), _) => return Ok(Content::Bytes),
             (Some(collation), _) => {
                 let charset = u16::try_from(collation).ok().and_then(Charset::from_collation);
                 charset.ok_or_else(|| {
@@ -375,17 +402,21 @@ impl Planner<'_> {
                     }
                 })?
             }
-            (None, Some(described)) => match described.charset.as_deref() {
-                None | Some("binary") => return Ok(Content::Bytes),
-                Some(name) => Charset::from_name(name).ok_or_else(|| {
+            (None, Some(described)) => {
+                let Some(name) = described.charset.as_deref() else {
+                    return Ok(Content::Bytes);
+                };
+                Charset::from_name(name).ok_or_else(|| {
                     let (table, column) = self.names(facts);
                     let charset = name.to_owned();
                     PlanError::UnknownCharset { table, column, charset }
-                })?,
-            },
+                })?
+            }
             (None, None) => return Err(self.lacks(facts, "charset")),
         };
-        Ok(if charset.is_utf8() {
+        Ok(if charset.is_binary() {
+            Content::Bytes
+        } else if charset.is_utf8() {
             Content::Utf8
         } else {
             Content::Coded(charset)
@@ -393,7 +424,7 @@ impl Planner<'_> {
     }
 
     /// Keeps the strings of an ENUM or SET, and gives their number.
-    fn strings(&mut self, facts: &Facts<'_>) -> Result<u16, PlanError> {
+    fn choices(&mut self, facts: &Facts<'_>) -> Result<u16, PlanError> {
         let strings = match (&facts.mapped.strings, facts.described) {
             (Some(strings), _) => {
                 let content = self.content(facts)?;
@@ -423,9 +454,12 @@ impl Planner<'_> {
     }
 }
 
-/// The bytes of the length before a value of up to so many.
-fn length_bytes(bytes: u16) -> u8 {
-    if bytes < 256 { 1 } else { 2 }
+fn read_as(width: Width, reading: Reading, kind: ColumnKind) -> (CellPlan, ColumnKind) {
+    (CellPlan { width, reading }, kind)
+}
+
+fn printed(bytes: u8, format: TextFormat, kind: ColumnKind) -> (CellPlan, ColumnKind) {
+    read_as(Width::Fixed(bytes), Reading::Printed(format), kind)
 }
 
 #[cfg(test)]

@@ -88,7 +88,10 @@ impl<'b> Reader<'b> {
 
 /// The number in up to eight bytes, the least significant first.
 pub(super) fn uint_le(bytes: &[u8]) -> u64 {
-    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// The number in up to eight bytes, the most significant first.
@@ -130,10 +133,7 @@ mod tests {
     fn lengths_beyond_the_bytes_say_what_was_there() {
         let error = Reader::new(b"\xFE\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7Fab").lenenc_bytes("column name");
         let found = error.unwrap_err().to_string();
-        assert_eq!(
-            found,
-            "column name is cut: found 2 bytes, expected 9223372036854775807"
-        );
+        assert_eq!(found, "column name is cut: found 2 bytes, expected 9223372036854775807");
         let error = Reader::new(b"\xFB").lenenc("column name").unwrap_err().to_string();
         assert_eq!(
             error,

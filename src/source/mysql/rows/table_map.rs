@@ -12,9 +12,18 @@ use super::column_type::{ColumnType, TypeError};
 use super::optional_metadata::{self, MetadataError};
 use super::reader::{ReadError, Reader};
 
+/// Whose table map it is, which the map itself does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flavor {
+    MySql,
+    /// Its maps count GEOMETRY among the columns with a charset, and UUID, INET4 and INET6 are BINARY in them.
+    MariaDb,
+}
+
 /// A table as its map describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TableMap {
+    flavor: Flavor,
     pub(super) schema: String,
     pub(super) table: String,
     pub(super) columns: Vec<MapColumn>,
@@ -46,7 +55,7 @@ pub enum TableMapError {
     Name { what: &'static str },
     #[error("`{table}` has {found} columns in its table map, expected 1 to {MAX_COLUMNS}")]
     ColumnCount { table: String, found: u64 },
-    #[error("column {number} of `{table}` {source}")]
+    #[error("read type of column {number} of `{table}`")]
     Type {
         table: String,
         /// From 1.
@@ -67,8 +76,8 @@ impl TableMap {
     ///
     /// # Errors
     /// The bytes are no table map, or one of a type that no table of MySQL 8 or MariaDB 10 has.
-    pub(crate) fn parse(body: Bytes) -> Result<Self, TableMapError> {
-        let mut reader = Reader::new(&body);
+    pub(crate) fn parse(body: &Bytes, flavor: Flavor) -> Result<Self, TableMapError> {
+        let mut reader = Reader::new(body);
         let (schema, table) = names(&mut reader)?;
         let full_name = || format!("{schema}.{table}");
         let count = reader.lenenc("column count")?;
@@ -99,11 +108,12 @@ impl TableMap {
             });
         }
         reader.take("bitmap of nullable columns", count.div_ceil(8))?;
-        let has_key = optional_metadata::read(reader, &body, &mut columns).map_err(|source| {
+        let has_key = optional_metadata::read(reader, flavor, body, &mut columns).map_err(|source| {
             let table = full_name();
             TableMapError::Metadata { table, source }
         })?;
         Ok(Self {
+            flavor,
             schema: schema.to_owned(),
             table: table.to_owned(),
             columns,
@@ -120,16 +130,30 @@ impl TableMap {
         names(&mut Reader::new(body))
     }
 
-    /// Whether cells can't be read, or columns named, unless the table is described from the database.
+    /// Whether some column lacks its name, or something that its cells can't be read without, unless the database
+    /// describes the table.
     pub(crate) fn needs_description(&self) -> bool {
         let mut columns = self.columns.iter();
-        columns.any(|column| column.name.is_none() || column.lacks_facts() || column.kind.is_old_temporal())
+        columns.any(|column| column.name.is_none() || self.lacks_facts(column) || self.hides_type(column))
     }
 
-    /// Whether a MariaDB server may have UUID, INET4 or INET6 columns in this table, which are BINARY(16) and BINARY(4)
-    /// to the log: only a description tells.
-    pub(crate) fn may_hide_types(&self) -> bool {
-        self.columns.iter().any(MapColumn::may_hide_its_type)
+    /// Whether sign, charset or strings are missing that cells need.
+    fn lacks_facts(&self, column: &MapColumn) -> bool {
+        let sign = matches!(column.kind, ColumnType::Integer { .. }) && column.unsigned.is_none();
+        let is_text = column.kind.is_string() || column.is_choice();
+        sign || (is_text && column.collation.is_none()) || (column.is_choice() && column.strings.is_none())
+    }
+
+    /// Whether only the database knows how the column's cells are read: the log never holds the digits of old temporal
+    /// types, nor what MariaDB's fixed bytes are.
+    pub(super) fn hides_type(&self, column: &MapColumn) -> bool {
+        match column.kind {
+            ColumnType::OldTime | ColumnType::OldDateTime | ColumnType::OldTimestamp => true,
+            ColumnType::Char { bytes: 4 | 16 } => {
+                self.flavor == Flavor::MariaDb && column.collation.is_none_or(|collation| collation == BINARY)
+            }
+            _ => false,
+        }
     }
 
     pub(super) fn full_name(&self) -> String {
@@ -151,17 +175,6 @@ impl MapColumn {
 
     pub(super) fn is_choice(&self) -> bool {
         matches!(self.kind, ColumnType::Enum { .. } | ColumnType::Set { .. })
-    }
-
-    /// Whether sign, charset or strings are missing that cells need.
-    fn lacks_facts(&self) -> bool {
-        let sign = matches!(self.kind, ColumnType::Integer { .. }) && self.unsigned.is_none();
-        let charset = (self.kind.is_character() || self.is_choice()) && self.collation.is_none();
-        sign || charset || (self.is_choice() && self.strings.is_none())
-    }
-
-    pub(super) fn may_hide_its_type(&self) -> bool {
-        matches!(self.kind, ColumnType::Char { bytes: 4 | 16 }) && self.collation.is_none_or(|it| it == BINARY)
     }
 }
 

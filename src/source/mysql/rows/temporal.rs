@@ -7,7 +7,7 @@ use super::reader::{uint_be, uint_le};
 
 /// Bytes that no server stores as this type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("has a part out of range for {kind}")]
+#[error("{kind} has a part out of range")]
 pub struct TemporalError {
     pub kind: &'static str,
 }
@@ -135,7 +135,11 @@ impl DateTime {
         let day = day - (365 * year + year / 4 - year / 100);
         // From March on, months of 31 and 30 days follow each other as the multiples of 30.6 do.
         let months = (5 * day + 2) / 153;
-        let (year, month) = if months < 10 { (year, months + 3) } else { (year + 1, months - 9) };
+        let (year, month) = if months < 10 {
+            (year, months + 3)
+        } else {
+            (year + 1, months - 9)
+        };
         Self {
             year: days / DAYS_IN_400_YEARS * 400 + year,
             month,

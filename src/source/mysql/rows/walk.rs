@@ -14,7 +14,7 @@ use super::cell::{CellError, Printer};
 use super::plan::TablePlan;
 use super::reader::{ReadError, Reader, bit};
 use crate::row::{Row, Value};
-use crate::source::mysql::binlog::RowsKind;
+use crate::source::mysql::RowsKind;
 
 /// A changed row: only an UPDATE has both sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,11 +27,7 @@ pub(crate) struct RowPair {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RowError {
     #[error("rows of `{table}` have {found} columns, expected {expected} as in its table map")]
-    ColumnCount {
-        table: String,
-        found: u64,
-        expected: usize,
-    },
+    ColumnCount { table: String, found: u64, expected: usize },
     #[error(
         "update of `{table}` holds differences of JSON documents, expected whole ones: unset PARTIAL_JSON in the server's \
          binlog_row_value_options"
@@ -42,14 +38,14 @@ pub enum RowError {
     #[error("read rows event of `{table}`")]
     Event { table: String, source: ReadError },
     /// Where the next row would begin is not known.
-    #[error("column `{column}` of `{table}` is cut")]
+    #[error("read column `{column}` of `{table}`")]
     Cut {
         table: String,
         column: String,
         source: ReadError,
     },
     /// The rows behind this one can be read.
-    #[error("column `{column}` of `{table}` {source}")]
+    #[error("read column `{column}` of `{table}`")]
     Cell {
         table: String,
         column: String,
@@ -69,7 +65,6 @@ pub(crate) struct Rows<'p> {
 }
 
 /// What the rows of an event look like.
-#[derive(Debug, Clone)]
 struct Walk<'p> {
     plan: &'p TablePlan,
     before: Option<Image>,
@@ -77,7 +72,6 @@ struct Walk<'p> {
 }
 
 /// The columns that one side of each row holds.
-#[derive(Debug, Clone)]
 struct Image {
     /// A bit for each column of the table.
     present: Bytes,
@@ -144,15 +138,14 @@ impl Iterator for Rows<'_> {
     type Item = Result<RowPair, RowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let body = self.body.clone();
-        let mut reader = Reader::new(body.get(self.at..).unwrap_or_default());
+        let mut reader = Reader::new(self.body.get(self.at..).unwrap_or_default());
         if reader.is_empty() && !mem::take(&mut self.bare_row) {
             return None;
         }
         let pair = self.walk.pair(&mut reader, &mut self.printer);
         self.at = match &pair {
-            Ok(_) | Err(RowError::Cell { .. }) => body.len() - reader.rest().len(),
-            Err(_) => body.len(),
+            Ok(_) | Err(RowError::Cell { .. }) => self.body.len() - reader.rest().len(),
+            Err(_) => self.body.len(),
         };
         Some(pair)
     }
@@ -175,7 +168,9 @@ impl<'p> Walk<'p> {
             return Err(RowError::ColumnCount { table, found, expected });
         }
         let mut image = || -> Result<Image, RowError> {
-            let present = reader.take("bitmap of columns", expected.div_ceil(8)).map_err(in_event)?;
+            let present = reader
+                .take("bitmap of columns", expected.div_ceil(8))
+                .map_err(in_event)?;
             let count = (0..expected).filter(|index| bit(present, *index)).count();
             Ok(Image {
                 present: body.slice_ref(present),

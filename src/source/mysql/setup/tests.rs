@@ -16,7 +16,7 @@ fn server(gtids: LogGtids) -> ServerFacts {
     ServerFacts {
         flavor: if mariadb { Flavor::Mariadb } else { Flavor::Mysql },
         identity: ServerIdentity {
-            uuid: (!mariadb).then(|| A.to_owned()),
+            uuid: (!mariadb).then(|| A.into()),
             id: 1,
         },
         variables: Variables::from(HashMap::new()),
@@ -148,7 +148,7 @@ fn a_saved_set_goes_on_where_the_server_has_all_of_it_and_all_that_follows() {
     assert_eq!((plan.position, plan.gap), (position.clone(), None));
     // After a fail-over it is another server's log.
     let mut other = server.clone();
-    other.identity.uuid = Some(B.to_owned());
+    other.identity.uuid = Some(B.into());
     let plan = go(Some(&position), &other, OperatorWord::Nothing).unwrap();
     assert_eq!(plan.position.server, other.identity);
     assert_eq!(plan.position.base, position.base);
@@ -236,7 +236,7 @@ fn a_place_in_a_file_belongs_to_one_server() {
         earliest
     );
     let mut other = good;
-    other.server.uuid = Some(B.to_owned());
+    other.server.uuid = Some(B.into());
     assert_eq!(
         refused(&other, &server, &["the server is another one", A, B]).place,
         earliest
