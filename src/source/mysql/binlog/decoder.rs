@@ -65,6 +65,11 @@ impl EventDecoder {
         Ok((header, event))
     }
 
+    /// Whether a FORMAT_DESCRIPTION was seen.
+    pub(crate) fn has_format(&self) -> bool {
+        self.format.is_some()
+    }
+
     /// What rows an event is of that is too large to be kept, from the first bytes behind its header. None: not of rows.
     ///
     /// # Errors

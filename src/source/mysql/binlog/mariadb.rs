@@ -32,23 +32,12 @@ pub(crate) struct MariadbGtidFlags(u8);
 impl MariadbGtidFlags {
     const STANDALONE: u8 = 0x01;
     const GROUP_COMMIT: u8 = 0x02;
-    const TRANSACTIONAL: u8 = 0x04;
-    const DDL: u8 = 0x20;
     const PREPARED_XA: u8 = 0x40;
     const COMPLETED_XA: u8 = 0x80;
 
     /// One event follows and no other ends the group.
     pub(crate) fn is_standalone(self) -> bool {
         self.0 & Self::STANDALONE != 0
-    }
-
-    /// Every change in it can be rolled back.
-    pub(crate) fn is_transactional(self) -> bool {
-        self.0 & Self::TRANSACTIONAL != 0
-    }
-
-    pub(crate) fn is_ddl(self) -> bool {
-        self.0 & Self::DDL != 0
     }
 
     /// XA PREPARE: whether its changes come to pass, a later group says.
@@ -138,18 +127,12 @@ mod tests {
     fn flags_say_what_follows() {
         let said = |flags| {
             let flags = MariadbGtidFlags(flags);
-            [
-                flags.is_standalone(),
-                flags.is_transactional(),
-                flags.is_ddl(),
-                flags.is_prepared_xa(),
-                flags.is_completed_xa(),
-            ]
+            [flags.is_standalone(), flags.is_prepared_xa(), flags.is_completed_xa()]
         };
-        assert_eq!(said(0x21), [true, false, true, false, false]);
-        assert_eq!(said(0x4C), [false, true, false, true, false]);
-        assert_eq!(said(0x8D), [true, true, false, false, true]);
-        assert_eq!(said(0x12), [false; 5]);
+        assert_eq!(said(0x21), [true, false, false]);
+        assert_eq!(said(0x4C), [false, true, false]);
+        assert_eq!(said(0x8D), [true, false, true]);
+        assert_eq!(said(0x12), [false; 3]);
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(crate) use gtid::GtidEvent;
 pub(crate) use header::Header;
 pub(crate) use mariadb::MariadbGtidEvent;
 pub(crate) use payload::{Inner, PayloadReader};
-pub(crate) use place::HeartbeatPosition;
+pub(crate) use place::{Heartbeat, HeartbeatPosition};
 pub(crate) use rows::RowsEvent;
 
 pub use error::BinlogError;

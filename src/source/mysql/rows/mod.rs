@@ -5,7 +5,17 @@
 //! ZEROFILL's zeros, and the fixed digits of FLOAT(M,D) and DOUBLE(M,D).
 //!
 //! Never a guess: what the log does not hold and nobody describes is an error, and so are bytes that no server stores.
-//! No bytes panic, and none make more memory than their own length allows.
+//! No bytes panic, and what a length claims is allocated only where the bytes are there, or can come of those that are.
+//!
+//! | module | its part |
+//! |---|---|
+//! | `table_map`, `optional_metadata`, `column_type` | what the log says of a table |
+//! | `described` | what the database says of it |
+//! | `plan` | both put together, once for many events |
+//! | `walk` | the rows of an event |
+//! | `cell`, `format` | a cell's bytes as a value |
+//! | `charset`, `compressed`, `decimal`, `float`, `jsonb`, `network`, `temporal`, `old_temporal` | single types |
+//! | `reader` | walking bytes |
 
 mod cell;
 mod charset;

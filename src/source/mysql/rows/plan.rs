@@ -1,7 +1,7 @@
 //! What is worked out once for a table map, so that a row costs no thought: how each cell is cut and printed, and the
 //! table that names them.
 //!
-//! Servers repeat a table map for each statement. A plan that [fits](TablePlan::fits) the next one goes on, and with it
+//! Servers repeat a table map for each statement. A plan holds for as long as the map's bytes stay the same, and with it
 //! its `Arc<Table>`, by whose pointer others keep what they work out for a table.
 
 use std::borrow::Cow;
@@ -26,7 +26,6 @@ pub(crate) struct TablePlan {
     cells: Vec<CellPlan>,
     /// The strings of each ENUM and SET, in UTF-8.
     choices: Vec<Vec<Bytes>>,
-    body: Bytes,
 }
 
 /// Why a table's rows can't be read. They stay so until the server's settings, or the table, or tailpost change.
@@ -147,27 +146,11 @@ impl TablePlan {
             cells,
             choices: planner.choices,
             // Of its own: a slice would keep the whole packet.
-            body: Bytes::copy_from_slice(&map.body),
         })
-    }
-
-    /// Whether a table map says the same, so that the plan is right for the rows behind it.
-    ///
-    /// Where a description was needed, that holds under the same table id and until the server starts anew: renaming a
-    /// column changes the id, and nothing else in a map without names.
-    pub(crate) fn fits(&self, body: &[u8]) -> bool {
-        self.body == body
     }
 
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.table
-    }
-
-    /// Goes on with a table that was known before, if it is the same.
-    pub(crate) fn share_table(&mut self, known: &Arc<Table>) {
-        if self.table == *known {
-            self.table = Arc::clone(known);
-        }
     }
 
     pub(super) fn cells(&self) -> &[CellPlan] {

@@ -9,6 +9,7 @@
 use bytes::Bytes;
 
 use super::column_type::{ColumnType, TypeError};
+use super::described::{DescribedColumn, DescribedTable};
 use super::optional_metadata::{self, MetadataError};
 use super::reader::{ReadError, Reader};
 
@@ -29,7 +30,6 @@ pub(crate) struct TableMap {
     pub(super) columns: Vec<MapColumn>,
     /// The metadata lists the columns of a primary key.
     pub(super) has_key: bool,
-    pub(super) body: Bytes,
 }
 
 /// A column, with what the map's metadata says of it, if it does.
@@ -118,7 +118,6 @@ impl TableMap {
             table: table.to_owned(),
             columns,
             has_key,
-            body: body.clone(),
         })
     }
 
@@ -135,6 +134,27 @@ impl TableMap {
     pub(crate) fn needs_description(&self) -> bool {
         let mut columns = self.columns.iter();
         columns.any(|column| column.name.is_none() || self.lacks_facts(column) || self.hides_type(column))
+    }
+
+    /// The description of a table that is not there any more: fixed bytes are what the log calls them.
+    ///
+    /// Only for a map with names; what else the log does not hold is missing from it.
+    pub(crate) fn described_by_itself(&self) -> DescribedTable {
+        let columns = self
+            .columns
+            .iter()
+            .filter_map(|column| match (column.kind, &column.name) {
+                (ColumnType::Char { bytes }, Some(name)) if self.hides_type(column) => Some(DescribedColumn {
+                    name: name.clone(),
+                    column_type: format!("binary({bytes})"),
+                    charset: None,
+                    key: column.key,
+                }),
+                _ => None,
+            });
+        DescribedTable {
+            columns: columns.collect(),
+        }
     }
 
     /// Whether sign, charset or strings are missing that cells need.

@@ -147,6 +147,10 @@ fn types_that_only_the_database_knows_are_taken_from_it() {
     assert_eq!(found, [ColumnKind::Uuid, ColumnKind::Text, ColumnKind::Text]);
     let found = kinds(&described(&[("c0", "binary(16)", None), ("c1", "uuid", None)]));
     assert_eq!(found, [ColumnKind::Binary, ColumnKind::Uuid, ColumnKind::Text]);
+    // The key is that of the log, where names are.
+    let mut rekeyed = described(&[("c0", "uuid", None), ("c1", "uuid", None)]);
+    rekeyed.columns[0].key = true;
+    assert!(!TablePlan::new(&maria, Some(&rekeyed)).unwrap().table().keyed);
 
     let gone = described(&[("c0", "uuid", None)]);
     assert_eq!(
@@ -202,29 +206,4 @@ fn strings_must_be_in_their_charset() {
         error(&map(full_map(&[column]), Flavor::MySql), None),
         "strings of column `c0` of `s.t` are not in its charset"
     );
-}
-
-#[test]
-fn plan_fits_the_same_map_only() {
-    let body = full_map(&[bytes16(), varchar()]);
-    let plan = TablePlan::new(&map(body.clone(), Flavor::MySql), None).unwrap();
-    assert!(plan.fits(&body));
-    for index in 0..body.len() {
-        let mut changed = body.clone();
-        changed[index] ^= 1;
-        assert!(!plan.fits(&changed));
-    }
-    assert!(!plan.fits(&body[..body.len() - 1]));
-}
-
-#[test]
-fn table_that_is_the_same_keeps_its_pointer() {
-    let plan = |columns: &[SampleColumn]| TablePlan::new(&map(full_map(columns), Flavor::MySql), None).unwrap();
-    let first = plan(&[varchar()]);
-    let mut same = plan(&[varchar().in_collation(8)]);
-    same.share_table(first.table());
-    assert!(Arc::ptr_eq(first.table(), same.table()));
-    let mut wider = plan(&[varchar(), varchar()]);
-    wider.share_table(first.table());
-    assert_eq!(wider.table().columns.len(), 2);
 }
