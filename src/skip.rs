@@ -56,6 +56,8 @@ pub enum SkipReason {
     StatementForm,
     /// An event of the binlog of an unknown kind that readers may pass over.
     UnknownEvent,
+    /// A row of the binlog that its transaction took back.
+    RolledBack,
     /// An event that could not be decoded or lacks what it must have, by the policy `skip`.
     Invalid,
     /// An event without a topic, by the policy `skip`.
@@ -85,6 +87,7 @@ impl SkipReason {
             Self::OutboxTruncate => "outbox_truncate",
             Self::StatementForm => "statement_form",
             Self::UnknownEvent => "unknown_event",
+            Self::RolledBack => "rolled_back",
             Self::Invalid => "invalid",
             Self::Unroutable => "unroutable",
             Self::Rejected => "rejected",

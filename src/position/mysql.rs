@@ -52,6 +52,16 @@ pub struct ServerIdentity {
     pub id: u32,
 }
 
+impl ServerIdentity {
+    /// A server's UUID is its own for good; `server_id` can be changed.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.uuid, &other.uuid) {
+            (Some(uuid), Some(other)) => uuid == other,
+            _ => self.id == other.id,
+        }
+    }
+}
+
 impl fmt::Display for ServerIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.uuid {

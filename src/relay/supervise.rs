@@ -21,7 +21,7 @@ use crate::position::Position;
 use crate::processor::Chain;
 use crate::sink::SinkError;
 use crate::sink::kafka::KafkaSink;
-use crate::source::mysql::MysqlSource;
+use crate::source::mysql::{AcceptedLog, MysqlSource};
 use crate::source::postgres::PostgresSource;
 use crate::source::{BatchSender, LogChannel, OperatorWord, Recovery, Source, SourceError, SourceOptions};
 use crate::telemetry::error_chain;
@@ -74,6 +74,7 @@ pub async fn run(
 ) -> Result<(), PipelineError> {
     let span = tracing::info_span!("pipeline", name = pipeline.name, tenant = pipeline.tenant);
     let supervisor = Supervisor {
+        source: Arc::new(SourceConfig::of(&pipeline)),
         pipeline,
         options,
         status: Arc::clone(&status),
@@ -97,6 +98,7 @@ pub async fn run(
 
 struct Supervisor {
     pipeline: Pipeline,
+    source: Arc<SourceConfig>,
     options: RunOptions,
     status: Arc<PipelineStatus>,
     stop: CancellationToken,
@@ -188,7 +190,7 @@ impl Supervisor {
             view: SourceView::new(Arc::clone(&self.status)),
         };
         let connector = Connector {
-            config: SourceConfig::of(&self.pipeline),
+            config: Arc::clone(&self.source),
             stall_timeout: delivery.stall_timeout,
             once: self.options.once,
             word,
@@ -292,6 +294,7 @@ enum SourceConfig {
     Mysql {
         config: Arc<config::Mysql>,
         pipeline: String,
+        accepted: AcceptedLog,
     },
 }
 
@@ -302,6 +305,7 @@ impl SourceConfig {
             config::Source::Mysql(source) => Self::Mysql {
                 config: Arc::new(source.as_ref().clone()),
                 pipeline: pipeline.name.clone(),
+                accepted: AcceptedLog::default(),
             },
         }
     }
@@ -311,8 +315,12 @@ impl SourceConfig {
         let from = log.batches.last().cloned();
         match self {
             Self::Postgres(config) => PostgresSource::new(Arc::clone(config), options).run(from, log).await,
-            Self::Mysql { config, pipeline } => {
-                MysqlSource::new(Arc::clone(config), pipeline, options)
+            Self::Mysql {
+                config,
+                pipeline,
+                accepted,
+            } => {
+                MysqlSource::new(Arc::clone(config), pipeline, options, accepted.clone())
                     .run(from, log)
                     .await
             }
@@ -322,7 +330,7 @@ impl SourceConfig {
 
 /// Keeps the source connected for one life.
 struct Connector {
-    config: SourceConfig,
+    config: Arc<SourceConfig>,
     stall_timeout: Duration,
     once: bool,
     word: OperatorWord,
@@ -345,9 +353,10 @@ impl Connector {
                 again,
             };
             let begun = Instant::now();
+            let streams = self.status.streams();
             let result = self.config.run(options, &mut log).await;
-            if log.batches.last() != first.as_ref() {
-                // The word was for one start.
+            if log.batches.last() != first.as_ref() || self.status.streams() > streams {
+                // The word was for one start, and the server has accepted it.
                 self.word = OperatorWord::Nothing;
                 again = true;
             }

@@ -72,6 +72,8 @@ pub struct PipelineStatus {
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
     inner: Mutex<Inner>,
+    /// How often a server has begun to stream.
+    streams: AtomicU64,
     in_flight_bytes: AtomicU64,
     log: Mutex<LogReach>,
     /// Commit time of the oldest event in flight in microseconds since 1970; i64::MAX when there is none.
@@ -168,6 +170,7 @@ impl PipelineStatus {
                 delivery: Histogram::default(),
                 end_to_end: Histogram::default(),
             }),
+            streams: AtomicU64::new(0),
             in_flight_bytes: AtomicU64::new(0),
             log: Mutex::default(),
             oldest_us: AtomicI64::new(i64::MAX),
@@ -176,6 +179,11 @@ impl PipelineStatus {
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How often a server has begun to stream.
+    pub fn streams(&self) -> u64 {
+        self.streams.load(Ordering::Relaxed)
     }
 
     fn log(&self) -> MutexGuard<'_, LogReach> {
@@ -296,6 +304,7 @@ impl SourceView {
     }
 
     pub fn streaming(&self) {
+        self.0.streams.fetch_add(1, Ordering::Relaxed);
         self.0.enter(State::Streaming);
     }
 

@@ -19,12 +19,16 @@ use mysql_common::io::ParseBuf;
 use mysql_common::packets::{AuthPlugin, AuthSwitchRequest, HandshakePacket, HandshakeResponse, SslRequest};
 use mysql_common::proto::{MyDeserialize, MySerialize};
 use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{ServerName, SubjectPublicKeyInfoDer};
 use secrecy::ExposeSecret;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use x509_cert::der::Decode;
+use x509_cert::der::asn1::{AnyRef, UintRef};
+use x509_cert::spki::SubjectPublicKeyInfoRef;
 
 use crate::config::{MysqlDsn, SslMode};
 use crate::source::tls::is_tls_verdict;
@@ -32,6 +36,7 @@ use crate::source::transport::Transport;
 
 use super::error::MysqlError;
 use super::packet::{HEADER_BYTES, MAX_PAYLOAD, ServerError, TextRow, frame, length_encoded, payload_len, text_row};
+use super::server::plain_version;
 
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a statement may take: all of ours are small.
@@ -42,6 +47,8 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const MAX_PACKET: u32 = 1 << 30;
 
 const COM_QUERY: u8 = 0x03;
+/// How a key in text begins.
+const PEM: &[u8] = b"-----BEGIN";
 
 /// A logged-in connection.
 #[derive(Debug)]
@@ -137,7 +144,7 @@ impl Client {
         let greeting = HandshakePacket::deserialize((), &mut ParseBuf(&greeting))
             .map_err(|_| malformed("the server's greeting"))?
             .into_owned();
-        self.version = greeting.server_version_str().into_owned();
+        self.version = plain_version(&greeting.server_version_str()).to_owned();
         self.connection_id = greeting.connection_id();
         let mut capabilities = CapabilityFlags::CLIENT_PROTOCOL_41
             | CapabilityFlags::CLIENT_SECURE_CONNECTION
@@ -209,6 +216,7 @@ impl Client {
             password: password.unwrap_or_default().as_bytes(),
             nonce: greeting.nonce(),
             tls: self.transport.is_tls(),
+            verified: self.transport.is_tls() && matches!(dsn.ssl.mode, SslMode::VerifyCa | SslMode::VerifyFull),
             local: dsn.socket.is_some(),
         };
         let mut plugin = greeting
@@ -258,6 +266,9 @@ impl Client {
                 }
                 Some(0x01) => {
                     packet.advance(1);
+                    if packet.starts_with(PEM) && !is_rsa_key(&packet) {
+                        return Err(malformed("an RSA key to encrypt the password with"));
+                    }
                     let response = method
                         .run(&login, &packet)
                         .map_err(|error| MysqlError::Authentication {
@@ -390,6 +401,8 @@ struct Login<'a> {
     /// What the server sent for this log-in only.
     nonce: Vec<u8>,
     tls: bool,
+    /// Over TLS with a certificate that was looked at.
+    verified: bool,
     local: bool,
 }
 
@@ -398,10 +411,10 @@ impl Login<'_> {
     fn begin(&self, plugin: &AuthPlugin<'_>) -> Result<(AuthProc, Response), MysqlError> {
         let name = || String::from_utf8_lossy(plugin.as_bytes()).into_owned();
         match plugin {
-            // Anybody on the way could read it, and any server ask for it.
-            AuthPlugin::MysqlClearPassword if !self.tls && !self.local => {
+            // Any server could ask for it: only one that showed who it is gets it.
+            AuthPlugin::MysqlClearPassword if !self.verified && !self.local => {
                 return Err(MysqlError::AuthenticationMethod {
-                    method: format!("{} without TLS", name()),
+                    method: format!("{} without ssl-mode=verify-ca or verify-identity", name()),
                 });
             }
             AuthPlugin::MysqlOldPassword => return Err(MysqlError::AuthenticationMethod { method: name() }),
@@ -437,6 +450,23 @@ impl Context for &Login<'_> {
     fn server_key_pem(&self) -> Option<&[u8]> {
         None
     }
+}
+
+/// Whether this is an RSA key in PEM: the method that encrypts with it takes its shape for granted.
+fn is_rsa_key(pem: &[u8]) -> bool {
+    let Ok(key) = SubjectPublicKeyInfoDer::from_pem_slice(pem) else {
+        return false;
+    };
+    let Ok(key) = SubjectPublicKeyInfoRef::from_der(&key) else {
+        return false;
+    };
+    let numbers = key.subject_public_key.as_bytes().and_then(|bytes| {
+        let numbers = AnyRef::from_der(bytes).ok()?;
+        numbers
+            .sequence(|reader| Ok((UintRef::decode(reader)?, UintRef::decode(reader)?)))
+            .ok()
+    });
+    numbers.is_some_and(|(modulus, _)| modulus.as_bytes().len() >= 64)
 }
 
 /// Whether the greeting's length of the nonce is one that no server sends, and that the parser does not expect: a signed byte

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::gtid::GtidSet;
-use crate::position::{BinlogPlace, MysqlPosition, ServerIdentity, TransactionId};
+use crate::position::{BinlogPlace, MysqlPosition, ServerIdentity};
 use crate::source::Recovery;
 use crate::source::tls::{TlsSetupError, is_tls_verdict};
 
@@ -87,14 +87,14 @@ pub enum MysqlError {
         "the server has purged binlog that is still needed: {detail}. The saved position is {saved}; the oldest that the server has is {oldest}. Remedy: start once with --accept-gap to go on from there, events in between are lost; raise binlog_expire_logs_seconds"
     )]
     Purged {
-        saved: MysqlPosition,
+        saved: Box<MysqlPosition>,
         oldest: String,
         detail: String,
     },
     #[error(
-        "the saved position {saved} has transactions that the server does not have ({missing}): it lost them, was restored, or is another one. Remedy: point the DSN at the right server, or start once with --accept-gap to go on with what it has"
+        "the position {saved} has transactions that the server does not have ({missing}): it lost them, was restored, or is another one. Remedy: point the DSN at the right server, or start once with --accept-gap to go on with what it has"
     )]
-    Ahead { saved: MysqlPosition, missing: String },
+    Ahead { saved: Box<MysqlPosition>, missing: String },
     #[error(
         "the server is another one: {found}, and the checkpoint is of {saved}, whose binlog files it does not have. Remedy: point the DSN at the right server, or start once with --accept-gap to go on from its oldest binlog"
     )]
@@ -121,12 +121,15 @@ pub enum MysqlError {
         newest: BinlogPlace,
     },
     #[error(
-        "the position {place} lies beyond 4 GiB in its file, where the protocol cannot begin: turn GTIDs on (gtid_mode), or start once with --accept-gap to go on from the next file"
+        "the position {place} lies beyond 4 GiB in its file, where the protocol cannot begin. Remedy: run FLUSH BINARY LOGS there, then start once with --accept-gap to go on from the next file; turn GTIDs on (gtid_mode), and set the checkpoint aside with --from-slot to use them"
     )]
     BeyondProtocol { place: BinlogPlace },
 
     #[error("decode the binlog at {place}")]
-    Binlog { place: BinlogPlace, source: BinlogError },
+    Binlog {
+        place: BinlogPlace,
+        source: Box<BinlogError>,
+    },
     #[error("decode the description of a table at {place}")]
     TableMap { place: BinlogPlace, source: TableMapError },
     #[error("read an XA transaction's name at {place}")]
@@ -140,7 +143,7 @@ pub enum MysqlError {
     #[error("decode a row of `{table}` in transaction {transaction}, which ends at or after {place}")]
     Row {
         table: String,
-        transaction: TransactionId,
+        transaction: String,
         place: BinlogPlace,
         source: Box<RowError>,
     },
@@ -151,10 +154,30 @@ pub enum MysqlError {
         verb: String,
         table: String,
         place: BinlogPlace,
-        transaction: TransactionId,
+        transaction: String,
     },
     #[error(
-        "XA transaction {xid} holds more than {limit} bytes of events, with those that are prepared too: end it by XA COMMIT or XA ROLLBACK, or use smaller ones"
+        "row of `{table}` at {place} came without its column `{column}`: a connection of the application, or the server, has a binlog_row_image other than FULL; set it to FULL. What the row was must be sent by hand; then start once with --accept-gap, which passes over it and its like up to the binlog's end at that start"
+    )]
+    RowIncomplete {
+        table: String,
+        column: String,
+        place: BinlogPlace,
+    },
+    #[error(
+        "binlog_row_event_max_size is {found}, expected at most {limit} with this max_message_bytes: events of several rows could be taken for one row that is too large"
+    )]
+    RowEventSize { found: u64, limit: usize },
+    #[error(
+        "transaction {transaction} took back rows at {place}, of which {events} are published already, since it is too large to be held. Remedy: check what they were, then start once with --accept-gap to go on behind it; keep such transactions free of tables without transactions"
+    )]
+    RolledBack {
+        transaction: String,
+        place: BinlogPlace,
+        events: u64,
+    },
+    #[error(
+        "XA transaction {xid} holds more than {limit} bytes of events, with those that are prepared too: use smaller ones. To pass over its rows, start once with --accept-gap"
     )]
     XaTooLarge { xid: String, limit: usize },
     #[error(

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::event::ChangeEvent;
 use crate::position::{
     BinlogPlace, EventPosition, MysqlEventPosition, MysqlPartial, MysqlPosition, MysqlTransaction, RowCounts,
     TransactionId,
@@ -33,10 +32,6 @@ pub(super) struct Group {
     /// The table of the last row, with the counts of the others then.
     current: Option<(Arc<str>, Option<Arc<RowCounts>>)>,
     transaction: Option<Arc<MysqlTransaction>>,
-    /// Of an XA transaction, which are not known to be committed yet.
-    pub(super) events: Vec<ChangeEvent>,
-    /// Bytes of those.
-    pub(super) bytes: usize,
 }
 
 /// What a GTID, or the lack of one, says of the transaction that it begins.
@@ -79,8 +74,6 @@ impl Group {
             seen: RowCounts::default(),
             current: None,
             transaction: None,
-            events: Vec::new(),
-            bytes: 0,
         }
     }
 

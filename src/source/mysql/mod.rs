@@ -6,7 +6,7 @@
 //! | `server`, `setup`, `session`, `dump` | what is asked and compared before the stream starts |
 //! | `stream` | the socket's owner: packets in, batches out |
 //! | `binlog`, `rows`, `statement`, `xid` | bytes to events and rows, pure |
-//! | `assemble`, `group`, `tables`, `xa` | events to change events with positions, pure |
+//! | `assemble`, `group`, `held`, `tables`, `xa` | events to change events with positions, pure |
 //! | `monitor`, `schema` | the server beside the stream: the lock, the log's end, tables that the log does not describe |
 
 mod assemble;
@@ -15,6 +15,7 @@ mod client;
 mod dump;
 mod error;
 mod group;
+mod held;
 mod monitor;
 mod packet;
 mod preflight;
@@ -29,14 +30,14 @@ mod tables;
 mod xa;
 mod xid;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::config;
-use crate::position::{MysqlPosition, Position};
+use crate::position::{BinlogPlace, MysqlPosition, Position};
 use crate::source::select::Selector;
 use crate::source::{LogChannel, OperatorWord, Source, SourceError, SourceOptions};
 
@@ -62,22 +63,46 @@ pub struct MysqlSource {
     /// Names the lock that keeps other instances of the pipeline out.
     pipeline: String,
     options: SourceOptions,
+    accepted: AcceptedLog,
 }
 
+/// Up to where the operator accepted what cannot be read of the log: to its end at the start with the word, which outlasts
+/// the connection.
+#[derive(Debug, Clone, Default)]
+pub struct AcceptedLog(Arc<OnceLock<BinlogPlace>>);
+
 impl MysqlSource {
-    pub fn new(config: Arc<config::Mysql>, pipeline: &str, options: SourceOptions) -> Self {
+    pub fn new(config: Arc<config::Mysql>, pipeline: &str, options: SourceOptions, accepted: AcceptedLog) -> Self {
         Self {
             config,
             pipeline: pipeline.to_owned(),
             options,
+            accepted,
         }
     }
 
     async fn stream(&self, from: Option<MysqlPosition>, log: &mut LogChannel) -> Result<(), MysqlError> {
+        match self.stream_once(from.as_ref(), None, log).await {
+            // Of some gaps only the server knows.
+            Err(refused @ (MysqlError::Purged { .. } | MysqlError::Ahead { .. }))
+                if self.options.word == OperatorWord::AcceptGap =>
+            {
+                self.stream_once(from.as_ref(), Some(&refused), log).await
+            }
+            result => result,
+        }
+    }
+
+    async fn stream_once(
+        &self,
+        from: Option<&MysqlPosition>,
+        refused: Option<&MysqlError>,
+        log: &mut LogChannel,
+    ) -> Result<(), MysqlError> {
         let session = tokio::select! {
             biased; // a stop ends a connection attempt, which holds nothing yet
             () = log.stop.cancelled() => return Ok(()),
-            session = session::open(&self.config, &self.pipeline, from.as_ref(), self.options) => session?,
+            session = session::open(&self.config, &self.pipeline, from, self.options, refused) => session?,
         };
         let Session {
             control,
@@ -89,21 +114,31 @@ impl MysqlSource {
             gap,
             log_end,
         } = session;
-        let connection = started.connection_id;
-        tracing::info!(
-            server = client::address(&self.config.dsn),
-            version = control.version(),
-            connection,
-            position = %position,
-            server_id = self.config.server_id,
-            "streaming"
-        );
-        let accepted = self.options.word == OperatorWord::AcceptGap;
-        if let Some(gap) = gap {
-            tracing::warn!(gap, position = %position, "a gap was accepted by the operator");
-            log.view.gap_accepted();
+        if self.options.word == OperatorWord::AcceptGap {
+            self.accepted.0.get_or_init(|| log_end.clone());
         }
-        log.view.streaming();
+        let options = StreamOptions {
+            config: Arc::clone(&self.config),
+            tls,
+            stall_timeout: self.options.stall_timeout,
+            until: self.options.once.then_some(log_end),
+            from: position.clone(),
+            oldest: facts.oldest(),
+            gap,
+            server: format!(
+                "{} ({} {})",
+                client::address(&self.config.dsn),
+                facts.flavor.name(),
+                control.version()
+            ),
+            connection: started.connection_id,
+        };
+        let assembler_options = AssemblerOptions {
+            max_message_bytes: self.config.max_message_bytes,
+            accepted_until: self.accepted.0.get().cloned(),
+            fold_names: facts.folds_names(),
+            max_held_bytes: held::MAX_HELD_BYTES,
+        };
         let (observed_sender, observed) = watch::channel(Observed::default());
         let monitor = Monitor {
             lock,
@@ -115,18 +150,6 @@ impl MysqlSource {
                 .run(control, observed_sender, stop_monitor.clone())
                 .in_current_span(),
         );
-        let options = StreamOptions {
-            config: Arc::clone(&self.config),
-            tls,
-            stall_timeout: self.options.stall_timeout,
-            until: self.options.once.then(|| log_end.clone()),
-            from: position.clone(),
-            oldest: facts.oldest(),
-        };
-        let assembler_options = AssemblerOptions {
-            max_message_bytes: self.config.max_message_bytes,
-            accepted_until: accepted.then_some(log_end),
-        };
         let assembler = Assembler::new(Selector::of_mysql(&self.config), position, assembler_options);
         let stream = Stream::new(started, assembler, self.config.max_message_bytes);
         let result = stream.run(log, observed, &options).await;

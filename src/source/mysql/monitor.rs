@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::position::BinlogPlace;
@@ -17,6 +17,9 @@ use super::session::Lock;
 
 /// Well below the timeout after which the server ends the lock's connection.
 const POLL: Duration = Duration::from_secs(2);
+/// For an answer. With the time between two polls it is below that timeout, so that nothing is published on a lock that
+/// somebody else may have by then.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Every how many polls the log's end is asked for.
 const POLLS_PER_LISTING: u32 = 2;
 
@@ -52,10 +55,11 @@ impl Monitor {
         let mut polls = 0_u32;
         loop {
             timer.tick().await;
-            match self.poll(&mut control, polls).await {
-                Ok(true) => {}
-                Ok(false) => return "the server gave it to another connection".to_owned(),
-                Err(error) => return error_chain(&error),
+            match timeout(PATIENCE, self.poll(&mut control, polls)).await {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => return "the server gave it to another connection".to_owned(),
+                Ok(Err(error)) => return error_chain(&error),
+                Err(_) => return format!("the server did not answer for {} s", PATIENCE.as_secs()),
             }
             polls = polls.wrapping_add(1);
         }

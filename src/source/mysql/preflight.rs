@@ -10,6 +10,7 @@ use crate::source::select::Selector;
 use crate::source::tls;
 use crate::telemetry::error_chain;
 
+use super::assemble::event_limit;
 use super::client::{Client, address};
 use super::dump;
 use super::error::MysqlError;
@@ -54,8 +55,10 @@ async fn look(config: &config::Mysql, tls: &Arc<ClientConfig>, findings: &mut Ve
 async fn replication(config: &config::Mysql, tls: &Arc<ClientConfig>, findings: &mut Vec<Finding>) {
     let tried = async {
         let mut client = connect(config, tls).await?;
+        // By an id of its own, so that the pipeline's stays in the server's list if it runs.
+        let id = config.server_id ^ 0x2000_0000;
         client
-            .simple_command("register as a replica", &dump::register(config.server_id))
+            .simple_command("register as a replica", &dump::register(id))
             .await
     };
     findings.push(match tried.await {
@@ -116,14 +119,13 @@ fn format(config: &config::Mysql, facts: &ServerFacts, findings: &mut Vec<Findin
         ));
     }
     let event_size = setting("binlog_row_event_max_size").parse::<u64>().unwrap_or(0);
-    if event_size >= config.max_message_bytes {
-        findings.push(Finding::bad(
-            "binlog_row_event_max_size",
-            format!(
-                "{event_size}, expected below max_message_bytes ({}): events of several rows would be taken for one row that is too large",
-                config.max_message_bytes
-            ),
-        ));
+    let limit = event_limit(config.max_message_bytes);
+    if event_size > limit as u64 {
+        let error = MysqlError::RowEventSize {
+            found: event_size,
+            limit,
+        };
+        findings.push(Finding::bad("binlog_row_event_max_size", error.to_string()));
     }
 }
 

@@ -1,11 +1,10 @@
 //! What the server says of itself and of its binlog.
 
 use std::collections::HashMap;
-use std::fmt::Display;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::gtid::{GtidSet, MariadbGtids};
+use crate::gtid::{GtidSet, MariadbGtid, MariadbGtids};
 use crate::position::{BinlogPlace, ServerIdentity};
 
 use super::client::Client;
@@ -50,6 +49,8 @@ pub(super) enum LogGtids {
         oldest: MariadbGtids,
         /// At the end.
         newest: MariadbGtids,
+        /// The last of each domain and server (`gtid_binlog_state`): in one domain another server's can come later.
+        state: Vec<MariadbGtid>,
     },
     /// MySQL without `gtid_mode = ON`, which is the mode that lets a reader begin at a GTID set.
     Off,
@@ -90,7 +91,7 @@ impl ServerFacts {
             Flavor::Mysql => LogGtids::Off,
             Flavor::Mariadb => {
                 let statement = format!(
-                    "SELECT BINLOG_GTID_POS({}, {}), @@GLOBAL.gtid_binlog_pos",
+                    "SELECT BINLOG_GTID_POS({}, {}), @@GLOBAL.gtid_binlog_pos, @@GLOBAL.gtid_binlog_state",
                     quote(&oldest.file),
                     BinlogPlace::FILE_START
                 );
@@ -98,6 +99,7 @@ impl ServerFacts {
                 LogGtids::Mariadb {
                     oldest: cell(&rows, 0, "BINLOG_GTID_POS", "GTIDs")?,
                     newest: cell(&rows, 1, "gtid_binlog_pos", "GTIDs")?,
+                    state: cell::<GtidState>(&rows, 2, "gtid_binlog_state", "GTIDs")?.0,
                 }
             }
         };
@@ -108,6 +110,13 @@ impl ServerFacts {
             gtids,
             files,
         })
+    }
+
+    /// Whether names of tables are kept in lower case and taken in any.
+    pub(super) fn folds_names(&self) -> bool {
+        self.variables
+            .get("lower_case_table_names")
+            .is_some_and(|value| value != "0")
     }
 
     /// Where the oldest file begins.
@@ -130,16 +139,24 @@ impl ServerFacts {
 /// The binlog's files, oldest first, each with its size.
 pub(super) async fn binlog_files(client: &mut Client) -> Result<Vec<BinlogPlace>, MysqlError> {
     let rows = client.query("list the binlog's files", "SHOW BINARY LOGS").await?;
-    let files = rows.into_iter().filter_map(|row| {
-        let mut cells = row.into_iter();
-        let file = cells.next()??;
-        let pos = cells.next()??.parse().ok()?;
+    let file = |row: &[Option<String>]| {
+        let [Some(file), Some(size), ..] = row else {
+            return None;
+        };
         Some(BinlogPlace {
-            file: Arc::from(file),
-            pos,
+            file: Arc::from(file.as_str()),
+            pos: size.parse().ok()?,
         })
-    });
-    Ok(files.collect())
+    };
+    rows.iter()
+        .map(|row| {
+            file(row).ok_or_else(|| MysqlError::Answer {
+                what: "SHOW BINARY LOGS",
+                found: format!("{row:?}"),
+                expected: "a file and its size",
+            })
+        })
+        .collect()
 }
 
 /// Where MariaDB's GTIDs stand at a place; None: it is no place of the binlog.
@@ -165,9 +182,8 @@ impl From<HashMap<String, String>> for Variables {
 
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'server_id', 'server_uuid', \
      'gtid_mode', 'binlog_format', 'binlog_row_image', 'binlog_row_metadata', 'binlog_row_value_options', \
-     'binlog_expire_logs_seconds', 'expire_logs_days', 'sync_binlog', 'innodb_flush_log_at_trx_commit', \
-     'log_bin_compress', 'binlog_transaction_compression', 'binlog_row_event_max_size', 'gtid_strict_mode', \
-     'lower_case_table_names', 'binlog_encryption', 'encrypt_binlog')";
+     'binlog_expire_logs_seconds', 'expire_logs_days', 'sync_binlog', 'log_bin_compress', \
+     'binlog_transaction_compression', 'binlog_row_event_max_size', 'lower_case_table_names')";
 
 impl Variables {
     async fn ask(client: &mut Client) -> Result<Self, MysqlError> {
@@ -200,9 +216,8 @@ impl Variables {
 
 /// The oldest versions whose binlog this source reads.
 fn flavor(version: &str) -> Result<Flavor, MysqlError> {
-    // Old MariaDB servers put 5.5.5- in front, for clients that know no version above it.
     let mariadb = version.contains("MariaDB");
-    let text = version.strip_prefix("5.5.5-").filter(|_| mariadb).unwrap_or(version);
+    let text = plain_version(version);
     let mut numbers = text
         .split(|character: char| !character.is_ascii_digit())
         .map(|number| number.parse::<u32>().unwrap_or(0));
@@ -220,6 +235,24 @@ fn flavor(version: &str) -> Result<Flavor, MysqlError> {
     Ok(flavor)
 }
 
+/// The server's version without the 5.5.5- that MariaDB before 11 puts in front, for replicas that know no version above it.
+pub(super) fn plain_version(version: &str) -> &str {
+    let plain = version.strip_prefix("5.5.5-");
+    plain.filter(|plain| plain.contains("MariaDB")).unwrap_or(version)
+}
+
+/// A list of GTIDs in which a domain comes once for each server.
+struct GtidState(Vec<MariadbGtid>);
+
+impl FromStr for GtidState {
+    type Err = <MariadbGtid as FromStr>::Err;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let gtids = text.split(',').map(str::trim).filter(|gtid| !gtid.is_empty());
+        gtids.map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
 fn cell<T>(
     rows: &[Vec<Option<String>>],
     column: usize,
@@ -228,10 +261,10 @@ fn cell<T>(
 ) -> Result<T, MysqlError>
 where
     T: FromStr,
-    T::Err: Display,
 {
     let text = rows.first().and_then(|row| row.get(column)).and_then(Option::as_deref);
-    text.unwrap_or_default().parse().map_err(|_| MysqlError::Answer {
+    let value = text.and_then(|text| text.parse().ok());
+    value.ok_or_else(|| MysqlError::Answer {
         what,
         found: text.unwrap_or("NULL").to_owned(),
         expected,

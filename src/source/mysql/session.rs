@@ -8,8 +8,10 @@ use sha2::{Digest, Sha256};
 
 use crate::config::{self, MysqlStart};
 use crate::position::{BinlogPlace, MysqlPosition};
-use crate::source::{SourceOptions, tls};
+use crate::source::{OperatorWord, SourceOptions, tls};
+use crate::telemetry::error_chain;
 
+use super::assemble::event_limit;
 use super::client::{Client, Started};
 use super::dump;
 use super::error::MysqlError;
@@ -39,12 +41,14 @@ pub(super) struct Session {
 
 /// Connects, takes the lock, decides where to begin, and begins.
 ///
-/// `pipeline` names the lock that keeps other instances of the same pipeline out.
+/// `pipeline` names the lock that keeps other instances of the same pipeline out; `refused` is what the server said to the
+/// last attempt, which the operator accepted beforehand.
 pub(super) async fn open(
     config: &config::Mysql,
     pipeline: &str,
     from: Option<&MysqlPosition>,
     options: SourceOptions,
+    refused: Option<&MysqlError>,
 ) -> Result<Session, MysqlError> {
     let tls = tls::client_config(&config.dsn.ssl, tls::MYSQL)?;
     let mut control = connect(config, &tls).await?;
@@ -54,8 +58,12 @@ pub(super) async fn open(
     if !options.again {
         check_format(config, &facts)?;
     }
+    let fresh = from.is_none() || options.word == OperatorWord::FromSlot;
+    if fresh && config.start != MysqlStart::Earliest {
+        warn_of_prepared(&mut control).await;
+    }
     let start_gtids = match (&config.start, facts.flavor) {
-        (MysqlStart::File { file, position }, Flavor::Mariadb) if from.is_none() => {
+        (MysqlStart::File { file, position }, Flavor::Mariadb) if fresh => {
             let place = BinlogPlace {
                 file: file.as_str().into(),
                 pos: *position,
@@ -64,7 +72,7 @@ pub(super) async fn open(
         }
         _ => None,
     };
-    let plan = plan(from, &facts, &config.start, start_gtids.as_ref(), options.word)?;
+    let plan = plan(from, &facts, &config.start, start_gtids.as_ref(), options.word, refused)?;
     let mut replication = connect(config, &tls).await?;
     for statement in dump::settings(facts.flavor, &plan.position, options.stall_timeout) {
         replication.query("prepare for the binlog", &statement).await?;
@@ -104,12 +112,35 @@ fn check_format(config: &config::Mysql, facts: &ServerFacts) -> Result<(), Mysql
             found: found.to_owned(),
         });
     }
+    let event_size = facts.variables.get("binlog_row_event_max_size");
+    let event_size = event_size.and_then(|size| size.parse::<u64>().ok()).unwrap_or(0);
+    let limit = event_limit(config.max_message_bytes);
+    if event_size > limit as u64 {
+        return Err(MysqlError::RowEventSize {
+            found: event_size,
+            limit,
+        });
+    }
     match facts.variables.get("binlog_row_image") {
         Some(found) if found != "FULL" && !config.outbox.is_empty() => Err(MysqlError::RowImage {
             found: found.to_owned(),
             reason: "an INSERT leaves out columns that have their default, so an outbox event could lack some",
         }),
         _ => Ok(()),
+    }
+}
+
+/// Rows of an XA transaction come when it is prepared: of one that is prepared already, and committed later, they lie before a
+/// start that is not the log's beginning.
+async fn warn_of_prepared(client: &mut Client) {
+    match client.query("list prepared XA transactions", "XA RECOVER").await {
+        Ok(prepared) if !prepared.is_empty() => tracing::warn!(
+            transactions = prepared.len(),
+            "XA transactions are prepared on the server; rows that they wrote before this start are not published, whatever becomes of them"
+        ),
+        Ok(_) => {}
+        // It takes a right of its own on MySQL.
+        Err(error) => tracing::debug!(error = %error_chain(&error), "prepared XA transactions are not known"),
     }
 }
 
@@ -133,7 +164,8 @@ impl Lock {
         let timeout = format!("SET SESSION wait_timeout = {}", LOCK_TIMEOUT.as_secs());
         client.query("set the lock's timeout", &timeout).await?;
         let name = quote(&self.name);
-        let statement = format!("SELECT GET_LOCK({name}, 0), IS_USED_LOCK({name})");
+        // Our own last connection may be on its way out.
+        let statement = format!("SELECT GET_LOCK({name}, 1), IS_USED_LOCK({name})");
         let rows = client.query("take the pipeline's lock", &statement).await?;
         let cell = |column: usize| rows.first().and_then(|row| row.get(column)).and_then(Option::as_deref);
         if cell(0) == Some("1") {

@@ -4,7 +4,7 @@
 //! before, and only the operator's word accepts a gap.
 
 use crate::config::{GtidStart, MysqlStart};
-use crate::gtid::{GtidSet, MariadbGtids};
+use crate::gtid::{GtidSet, MariadbGtid, MariadbGtids};
 use crate::position::{BinlogPlace, ByFile, MysqlBase, MysqlPosition};
 use crate::source::OperatorWord;
 
@@ -22,7 +22,8 @@ pub(super) struct Plan {
     pub(super) gap: Option<String>,
 }
 
-/// Decides where to begin. `start_gtids` is what MariaDB says of the place that `start` names.
+/// Decides where to begin. `refused` is what the server said to the last such decision, which only the operator's word gets
+/// over. `start_gtids` is what MariaDB says of the place that `start` names.
 ///
 /// # Errors
 /// Each names what is missing or contradicts, and the remedy.
@@ -32,7 +33,14 @@ pub(super) fn plan(
     start: &MysqlStart,
     start_gtids: Option<&MariadbGtids>,
     word: OperatorWord,
+    refused: Option<&MysqlError>,
 ) -> Result<Plan, MysqlError> {
+    if let Some(refused) = refused {
+        return Ok(Plan {
+            position: at(server, earliest(server), server.oldest()),
+            gap: Some(refused.to_string()),
+        });
+    }
     let aside = word == OperatorWord::FromSlot && saved.is_some();
     let Some(saved) = saved.filter(|_| !aside) else {
         return Ok(Plan {
@@ -42,7 +50,10 @@ pub(super) fn plan(
     };
     match resume(saved, server) {
         Ok(position) => Ok(Plan { position, gap: None }),
-        Err(Refusal { error, otherwise }) if word == OperatorWord::AcceptGap => Ok(Plan {
+        Err(Refusal {
+            error,
+            otherwise: Some(otherwise),
+        }) if word == OperatorWord::AcceptGap => Ok(Plan {
             position: otherwise,
             gap: Some(error.to_string()),
         }),
@@ -50,21 +61,21 @@ pub(super) fn plan(
     }
 }
 
-/// Why a position cannot be gone on from, and where to go on once that is accepted.
+/// Why a position cannot be gone on from, and where to go on once that is accepted; None: nowhere.
 struct Refusal {
     error: Box<MysqlError>,
-    otherwise: MysqlPosition,
+    otherwise: Option<MysqlPosition>,
 }
 
 fn resume(saved: &MysqlPosition, server: &ServerFacts) -> Result<MysqlPosition, Refusal> {
     let refuse = |error: MysqlError, base: MysqlBase, place: BinlogPlace| {
         Err(Refusal {
             error: Box::new(error),
-            otherwise: at(server, base, place),
+            otherwise: Some(at(server, base, place)),
         })
     };
     let purged = |detail: String| MysqlError::Purged {
-        saved: saved.clone(),
+        saved: Box::new(saved.clone()),
         oldest: oldest_text(server),
         detail,
     };
@@ -75,7 +86,7 @@ fn resume(saved: &MysqlPosition, server: &ServerFacts) -> Result<MysqlPosition, 
             reachable.union_with(gone);
             if !missing.is_empty() {
                 let error = MysqlError::Ahead {
-                    saved: saved.clone(),
+                    saved: Box::new(saved.clone()),
                     missing: missing.to_string(),
                 };
                 return refuse(error, MysqlBase::Gtids(reachable), server.oldest());
@@ -86,39 +97,27 @@ fn resume(saved: &MysqlPosition, server: &ServerFacts) -> Result<MysqlPosition, 
                 return refuse(error, MysqlBase::Gtids(reachable), server.oldest());
             }
         }
-        (MysqlBase::Mariadb(done), LogGtids::Mariadb { oldest, newest }) => {
+        (MysqlBase::Mariadb(done), LogGtids::Mariadb { oldest, state, .. }) => {
             let begin = match saved.begin().0 {
                 MysqlBase::Mariadb(begin) => begin,
                 _ => done,
             };
-            let ahead = done.iter().find(|gtid| {
-                newest
-                    .get(gtid.domain)
-                    .is_none_or(|newest| newest.sequence < gtid.sequence)
-            });
+            let ahead = done.iter().find(|gtid| !was_logged(gtid, state));
             if let Some(gtid) = ahead {
                 let error = MysqlError::Ahead {
-                    saved: saved.clone(),
+                    saved: Box::new(saved.clone()),
                     missing: gtid.to_string(),
                 };
-                return refuse(
-                    error,
-                    MysqlBase::Mariadb(reachable(done, oldest, newest)),
-                    server.oldest(),
-                );
+                return refuse(error, MysqlBase::Mariadb(reachable(done, server)), server.oldest());
             }
-            let lost = oldest.iter().find(|oldest| {
-                begin
-                    .get(oldest.domain)
-                    .is_none_or(|begin| begin.sequence < oldest.sequence)
+            // Of two servers' GTIDs the server itself knows which came first, and refuses.
+            let lost = oldest.iter().find(|oldest| match begin.get(oldest.domain) {
+                Some(begin) => begin.server == oldest.server && begin.sequence < oldest.sequence,
+                None => true,
             });
             if let Some(gtid) = lost {
                 let error = purged(format!("transactions up to {gtid} are missing"));
-                return refuse(
-                    error,
-                    MysqlBase::Mariadb(reachable(done, oldest, newest)),
-                    server.oldest(),
-                );
+                return refuse(error, MysqlBase::Mariadb(reachable(done, server)), server.oldest());
             }
         }
         (MysqlBase::File(_), _) => return resume_by_file(saved, server),
@@ -133,35 +132,41 @@ fn resume(saved: &MysqlPosition, server: &ServerFacts) -> Result<MysqlPosition, 
             return refuse(error, earliest(server), server.oldest());
         }
     }
-    if saved.server != server.identity {
-        tracing::warn!(
-            server = %server.identity,
-            saved = %saved.server,
-            "another server than at the last save; it has the transactions that are done, and all that follow"
-        );
+    if saved.server.is_same(&server.identity) {
+        return Ok(MysqlPosition {
+            server: server.identity.clone(),
+            ..saved.clone()
+        });
     }
+    tracing::warn!(
+        server = %server.identity,
+        saved = %saved.server,
+        "another server than at the last save; it has the transactions that are done, and all that follow"
+    );
+    // The place was one in the other server's log.
     Ok(MysqlPosition {
         server: server.identity.clone(),
+        place: server.oldest(),
         ..saved.clone()
     })
 }
 
 fn resume_by_file(saved: &MysqlPosition, server: &ServerFacts) -> Result<MysqlPosition, Refusal> {
     let (_, begin) = saved.begin();
-    let error = if saved.server != server.identity {
+    let error = if !saved.server.is_same(&server.identity) {
         MysqlError::OtherServer {
             found: server.identity.clone(),
             saved: saved.server.clone(),
         }
     } else if begin.log_place() < server.oldest().log_place() {
         MysqlError::Purged {
-            saved: saved.clone(),
+            saved: Box::new(saved.clone()),
             oldest: oldest_text(server),
             detail: format!("{} is gone", begin.file),
         }
     } else if !has_place(server, begin) {
         MysqlError::Ahead {
-            saved: saved.clone(),
+            saved: Box::new(saved.clone()),
             missing: format!("its binlog ends at {}", server.end()),
         }
     } else if begin.pos > LARGEST_OFFSET {
@@ -169,32 +174,46 @@ fn resume_by_file(saved: &MysqlPosition, server: &ServerFacts) -> Result<MysqlPo
             .files
             .iter()
             .find(|file| file.file_number() > begin.file_number());
-        let place = BinlogPlace {
-            file: next.map_or_else(|| server.end().file, |next| next.file.clone()),
-            pos: BinlogPlace::FILE_START,
-        };
+        let otherwise = next.map(|next| {
+            let place = BinlogPlace {
+                file: next.file.clone(),
+                pos: BinlogPlace::FILE_START,
+            };
+            at(server, MysqlBase::File(ByFile), place)
+        });
         return Err(Refusal {
             error: Box::new(MysqlError::BeyondProtocol { place: begin.clone() }),
-            otherwise: at(server, MysqlBase::File(ByFile), place),
+            otherwise,
         });
     } else {
         return Ok(saved.clone());
     };
     Err(Refusal {
         error: Box::new(error),
-        otherwise: at(server, earliest(server), server.oldest()),
+        otherwise: Some(at(server, earliest(server), server.oldest())),
     })
 }
 
+/// Whether a transaction was in the log at some time, by its server's last one in the domain.
+fn was_logged(gtid: &MariadbGtid, state: &[MariadbGtid]) -> bool {
+    let mut of_server = state
+        .iter()
+        .filter(|last| (last.domain, last.server) == (gtid.domain, gtid.server));
+    of_server.any(|last| last.sequence >= gtid.sequence)
+}
+
 /// Of each domain as much as the server can go on from.
-fn reachable(done: &MariadbGtids, oldest: &MariadbGtids, newest: &MariadbGtids) -> MariadbGtids {
+fn reachable(done: &MariadbGtids, server: &ServerFacts) -> MariadbGtids {
+    let LogGtids::Mariadb { oldest, newest, state } = &server.gtids else {
+        return MariadbGtids::new();
+    };
     let mut reachable = oldest.clone();
     for gtid in done.iter() {
         let before_log = oldest
             .get(gtid.domain)
-            .is_some_and(|oldest| gtid.sequence < oldest.sequence);
+            .is_some_and(|oldest| oldest.server == gtid.server && gtid.sequence < oldest.sequence);
         match newest.get(gtid.domain) {
-            Some(newest) if newest.sequence < gtid.sequence => reachable.insert(newest),
+            Some(newest) if !was_logged(&gtid, state) => reachable.insert(newest),
             Some(_) if !before_log => reachable.insert(gtid),
             _ => {}
         }

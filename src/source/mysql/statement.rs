@@ -20,8 +20,11 @@ pub(super) enum Statement {
     Begin,
     Commit,
     Rollback,
-    /// Sets one, goes back to one or forgets one, in the middle of a transaction.
-    Savepoint,
+    /// Sets a savepoint. Names differ by more than case.
+    Savepoint(String),
+    /// What came since the savepoint is undone.
+    RollbackTo(String),
+    ReleaseSavepoint,
     XaStart(Xid),
     XaEnd(Xid),
     /// Servers log an event of its own instead: [`XaPrepareEvent`](super::xid::XaPrepareEvent).
@@ -90,10 +93,14 @@ impl Statement {
                 b"START" if scanner.accept("TRANSACTION") => return Ok(Self::Begin),
                 b"ROLLBACK" => {
                     scanner.accept("WORK");
-                    let to_savepoint = scanner.accept("TO");
-                    return Ok(if to_savepoint { Self::Savepoint } else { Self::Rollback });
+                    if !scanner.accept("TO") {
+                        return Ok(Self::Rollback);
+                    }
+                    scanner.accept("SAVEPOINT");
+                    return Ok(Self::RollbackTo(savepoint(&mut scanner)));
                 }
-                b"SAVEPOINT" | b"RELEASE" => return Ok(Self::Savepoint),
+                b"SAVEPOINT" => return Ok(Self::Savepoint(savepoint(&mut scanner))),
+                b"RELEASE" => return Ok(Self::ReleaseSavepoint),
                 b"XA" => return parse_xa(scanner),
                 b"TRUNCATE" => {
                     scanner.accept("TABLE");
@@ -225,6 +232,11 @@ fn skip_format(scanner: &mut Scanner<'_>) {
         scanner.accept_symbol(b'=');
         scanner.word();
     }
+}
+
+/// A savepoint's name as servers compare it.
+fn savepoint(scanner: &mut Scanner<'_>) -> String {
+    scanner.name().unwrap_or_default().to_lowercase()
 }
 
 fn table_name(scanner: &mut Scanner<'_>, default_schema: &str) -> Option<TableName> {

@@ -11,6 +11,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use rustls::ClientConfig;
 use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
+use tokio::sync::watch::error::RecvError;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep};
 
 use crate::config;
@@ -19,6 +20,7 @@ use crate::source::transport::Transport;
 use crate::source::{LogBatch, LogChannel};
 
 use super::assemble::Assembler;
+use super::binlog::Header;
 use super::client::Started;
 use super::error::MysqlError;
 use super::monitor::Observed;
@@ -29,6 +31,8 @@ use super::schema;
 const TICK: Duration = Duration::from_secs(1);
 /// A heartbeat is asked for each second; a server that is silent for so long is taken for dead.
 const SILENCE: Duration = Duration::from_secs(30);
+/// Before the first event the server looks for where to begin, and says nothing.
+const SEARCH: Duration = Duration::from_secs(600);
 /// A read of this size says that more is waiting.
 const BACKLOG_READ: usize = 16 << 10;
 /// The server sends each event by a call of its own. Letting the data of a backlog gather for this long saves both sides
@@ -44,6 +48,8 @@ const MAX_COMMENT: u64 = 64 << 10;
 const HEAD_BYTES: usize = 64;
 const BATCH_EVENTS: usize = 1024;
 const BATCH_BYTES: usize = 1 << 20;
+/// After so much of the log others get their turn, whatever it holds for us.
+const TURN_BYTES: u64 = 4 << 20;
 
 /// Why a stream ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +70,8 @@ pub(super) struct Stream {
     last_read: usize,
     heard: Instant,
     timer: Interval,
+    /// The server has accepted where the stream begins, and operators were told so.
+    begun: bool,
 }
 
 /// An event that comes in pieces: more than one packet, or one that is large.
@@ -75,6 +83,8 @@ struct Large {
     rest: usize,
     /// Another packet follows.
     goes_on: bool,
+    /// How long the event says it is.
+    size: usize,
 }
 
 /// What a stream needs to know beside its socket.
@@ -88,6 +98,28 @@ pub(super) struct StreamOptions {
     /// Where the stream began and what the server had then, for the words of a refusal.
     pub(super) from: MysqlPosition,
     pub(super) oldest: BinlogPlace,
+    pub(super) gap: Option<String>,
+    /// How the server and the connection are called.
+    pub(super) server: String,
+    pub(super) connection: u32,
+}
+
+impl StreamOptions {
+    /// Tells operators that the server streams.
+    fn announce(&self, log: &LogChannel) {
+        tracing::info!(
+            server = self.server,
+            position = %self.from,
+            server_id = self.config.server_id,
+            connection = self.connection,
+            "streaming"
+        );
+        if let Some(gap) = &self.gap {
+            tracing::warn!(gap, position = %self.from, "a gap was accepted by the operator");
+            log.view.gap_accepted();
+        }
+        log.view.streaming();
+    }
 }
 
 impl Stream {
@@ -104,6 +136,7 @@ impl Stream {
             last_read: 0,
             heard: Instant::now(),
             timer,
+            begun: false,
         }
     }
 
@@ -116,11 +149,15 @@ impl Stream {
     ) -> Result<End, MysqlError> {
         let end = loop {
             let more = self.parse(options)?;
+            if !self.begun && self.assembler.has_begun() {
+                self.begun = true;
+                options.announce(log);
+            }
             if let Some(batch) = self.assembler.take_batch() {
                 match self.hand_over(batch, log, &mut observed, options).await? {
                     HandOver::Done => {}
                     HandOver::Stopped => break End::Stopped,
-                    HandOver::GivenUp { batch, error } => return self.give_way(batch, error, log).await,
+                    HandOver::GivenUp { batch, error } => return self.give_way(batch, error, log, &mut observed).await,
                 }
             }
             if let Some(table) = self.assembler.unknown_table() {
@@ -131,23 +168,28 @@ impl Stream {
                     described = describing => described?,
                 };
                 self.assembler.describe(described)?;
+                self.heard = Instant::now();
                 continue;
             }
             if more {
+                tokio::task::yield_now().await;
+                if log.stop.is_cancelled() {
+                    break End::Stopped;
+                }
                 continue;
             }
             let place = self.assembler.place().log_place();
             let reached = options.until.as_ref().is_some_and(|until| place >= until.log_place());
-            if reached && self.assembler.is_between() {
+            if reached && self.begun && self.assembler.is_between() {
                 break End::Reached;
             }
             tokio::select! {
                 biased; // what ends the stream before more data
                 () = log.stop.cancelled() => break End::Stopped,
-                Ok(()) = observed.changed() => check_lock(&observed)?,
+                changed = observed.changed() => check_lock(changed, &observed)?,
                 _ = self.timer.tick() => {
                     let silence = self.heard.elapsed();
-                    if silence >= SILENCE {
+                    if silence >= if self.begun { SILENCE } else { SEARCH } {
                         return Err(MysqlError::Silent { silence });
                     }
                 }
@@ -183,7 +225,7 @@ impl Stream {
                     self.heard = Instant::now();
                     return Ok(HandOver::Done);
                 }
-                Ok(()) = observed.changed() => check_lock(observed)?,
+                changed = observed.changed() => check_lock(changed, observed)?,
                 _ = self.timer.tick() => {
                     if since.elapsed() >= options.stall_timeout {
                         break MysqlError::Stalled { stalled: since.elapsed() };
@@ -201,13 +243,15 @@ impl Stream {
         mut batch: Option<LogBatch>,
         error: MysqlError,
         log: &mut LogChannel,
+        observed: &mut watch::Receiver<Observed>,
     ) -> Result<End, MysqlError> {
         tracing::warn!(error = %error, "connection closed until there is room");
         log.view.waiting(error.to_string());
         drop(self);
         tokio::select! {
-            biased; // a stop ends the wait: the batch will be read again
+            biased; // a stop ends the wait, and a lost lock: the batch will be read again
             () = log.stop.cancelled() => {}
+            changed = observed.changed() => check_lock(changed, observed)?,
             () = log.batches.hand_over(&mut batch) => {}
         }
         Err(error)
@@ -215,9 +259,11 @@ impl Stream {
 
     /// Applies all whole events, as far as a batch goes. True: more may be waiting.
     fn parse(&mut self, options: &StreamOptions) -> Result<bool, MysqlError> {
+        let before = self.assembler.bytes_read();
         loop {
             let full = self.assembler.event_count() >= BATCH_EVENTS || self.assembler.kept_bytes() >= BATCH_BYTES;
-            if full || self.assembler.unknown_table().is_some() {
+            let read = self.assembler.bytes_read().wrapping_sub(before);
+            if full || read >= TURN_BYTES || self.assembler.unknown_table().is_some() {
                 return Ok(true);
             }
             if self.assembler.advance()? {
@@ -278,6 +324,7 @@ impl Stream {
             kept: kept.then(BytesMut::new),
             rest: length - 1,
             goes_on: length == MAX_PAYLOAD,
+            size: Header::parse(&event).map_or(0, |header| header.event_len()),
         });
         Ok(true)
     }
@@ -291,6 +338,11 @@ impl Stream {
         large.rest -= piece.len();
         if let Some(kept) = &mut large.kept {
             kept.extend_from_slice(&piece);
+            if kept.len() > large.size {
+                return Err(MysqlError::Malformed {
+                    expected: "no more of an event than its header says",
+                });
+            }
         }
         if large.rest > 0 {
             return Ok(false);
@@ -347,9 +399,14 @@ async fn read(transport: &mut Transport, buffer: &mut BytesMut, last_read: usize
     }
 }
 
-fn check_lock(observed: &watch::Receiver<Observed>) -> Result<(), MysqlError> {
-    match &observed.borrow().lock_lost {
-        Some(reason) => Err(MysqlError::LockLost { reason: reason.clone() }),
+/// Nobody watches the lock any more when the monitor has ended.
+fn check_lock(changed: Result<(), RecvError>, observed: &watch::Receiver<Observed>) -> Result<(), MysqlError> {
+    let lost = match changed {
+        Ok(()) => observed.borrow().lock_lost.clone(),
+        Err(_) => Some("the task that watches it has ended".to_owned()),
+    };
+    match lost {
+        Some(reason) => Err(MysqlError::LockLost { reason }),
         None => Ok(()),
     }
 }
@@ -369,27 +426,31 @@ fn refusal(packet: &Bytes, options: &StreamOptions) -> MysqlError {
         };
     };
     let says = |part: &str| error.message.contains(part);
-    if error.code != CANNOT_STREAM {
-        return MysqlError::server("stream the binlog", error);
-    }
+    // MariaDB has a code of its own for it.
     if says("same server_uuid/server_id") {
         return MysqlError::DuplicateServerId {
             server_id: options.config.server_id,
         };
+    }
+    if error.code != CANNOT_STREAM {
+        return MysqlError::server("stream the binlog", error);
     }
     let purged = says("purged required binary logs")
         || says("binlog files have been purged")
         || says("Could not find first log file name");
     if purged {
         return MysqlError::Purged {
-            saved: options.from.clone(),
+            saved: Box::new(options.from.clone()),
             oldest: options.oldest.to_string(),
             detail: error.message,
         };
     }
-    if says("more GTIDs than the source has") || says("which is not in the master's binlog") {
+    if says("more GTIDs than the source has")
+        || says("which is not in the master's binlog")
+        || says("even though both a prior and a subsequent sequence number does exist")
+    {
         return MysqlError::Ahead {
-            saved: options.from.clone(),
+            saved: Box::new(options.from.clone()),
             missing: error.message,
         };
     }

@@ -12,6 +12,7 @@ use crate::event::Selection;
 use crate::source::select::Selector;
 
 use super::rows::{DescribedTable, Flavor, PlanError, TableMap, TableMapError, TablePlan};
+use super::statement::TableName;
 
 /// Ids are given anew whenever the server opens a table again; this many are kept.
 const KEPT: usize = 512;
@@ -22,6 +23,8 @@ pub(super) const SYSTEM_SCHEMAS: [&str; 4] = ["mysql", "sys", "information_schem
 pub(super) struct Tables {
     selector: Selector,
     flavor: Flavor,
+    /// The server does not tell upper case from lower in names (`lower_case_table_names`), and keeps them in lower case.
+    fold_names: bool,
     by_id: HashMap<u64, Described>,
     /// From information_schema, by `schema.table`, for logs that don't name columns.
     from_schema: HashMap<Arc<str>, FromSchema>,
@@ -63,10 +66,11 @@ pub(super) enum PlanFailure {
 }
 
 impl Tables {
-    pub(super) fn new(selector: Selector, flavor: Flavor) -> Self {
+    pub(super) fn new(selector: Selector, flavor: Flavor, fold_names: bool) -> Self {
         Self {
             selector,
             flavor,
+            fold_names,
             by_id: HashMap::new(),
             from_schema: HashMap::new(),
         }
@@ -75,6 +79,21 @@ impl Tables {
     /// Another file begins: its ids are its own.
     pub(super) fn clear(&mut self) {
         self.by_id.clear();
+    }
+
+    /// Before a transaction: descriptions hold up to the end of their statement.
+    pub(super) fn make_room(&mut self) {
+        if self.by_id.len() >= KEPT {
+            self.by_id.clear();
+        }
+    }
+
+    /// The same of a table that a statement names.
+    pub(super) fn selection_of_name(&self, table: &TableName) -> Option<Selection> {
+        if self.fold_names {
+            return self.selection(&table.schema.to_lowercase(), &table.name.to_lowercase());
+        }
+        self.selection(&table.schema, &table.name)
     }
 
     /// What a table's rows are; None: nothing of ours. The server's own tables are nobody's, whatever a pattern matches.
@@ -93,9 +112,6 @@ impl Tables {
         let (schema, table) = TableMap::name_of(body)?;
         let name: Arc<str> = format!("{schema}.{table}").into();
         let selection = self.selection(schema, table);
-        if self.by_id.len() >= KEPT {
-            self.by_id.clear();
-        }
         let described = Described {
             // A copy: the bytes at hand are a piece of what was read together, and would keep all of it.
             body: Bytes::copy_from_slice(body),
@@ -131,8 +147,8 @@ impl Tables {
                 self.from_schema.remove(&described.name);
                 return Err(Missing::Description);
             }
-            // The table is another one by now; the log may say enough by itself.
-            Err(error) => TablePlan::new(&map, None).map_err(|_| error),
+            // The table is another one by now, or gone; the log may say enough by itself.
+            Err(error) => TablePlan::new(&map, Some(&map.described_by_itself())).map_err(|_| error),
             planned => planned,
         };
         let plan = Arc::new(planned.map_err(|error| Missing::Failed(PlanFailure::Plan(Box::new(error))))?);

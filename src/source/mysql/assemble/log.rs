@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::super::binlog::EventKind;
 use super::*;
 use crate::gtid::{Gtid, MariadbGtid, SourceId, Tag};
-use crate::position::{ByFile, ServerIdentity};
+use crate::position::{ByFile, ServerIdentity, TransactionId};
 
 pub(super) const SERVER: u32 = 7;
 const UUID: SourceId = SourceId([0x5a; 16]);
@@ -63,6 +63,11 @@ pub(super) enum Item {
     Prepared {
         rows: Vec<Rows>,
         outcome: Option<(usize, bool)>,
+    },
+    /// A transaction with rows that it takes back, before others.
+    Undone {
+        undone: Vec<Rows>,
+        rows: Vec<Rows>,
     },
     Statement(String),
     Rotate,
@@ -143,6 +148,19 @@ impl Log {
                     events = vec![payload(&events)];
                 }
                 self.group(*domain, 0, &events, None);
+            }
+            Item::Undone { undone, rows } => {
+                let mut events = vec![query("SAVEPOINT `a`")];
+                if self.naming != Naming::Mariadb {
+                    events.insert(0, query("BEGIN"));
+                }
+                events.extend(self.rows(undone).0);
+                events.push(query("ROLLBACK TO `a`"));
+                let (rows, seen) = self.rows(rows);
+                events.extend(rows);
+                events.push(query("COMMIT"));
+                self.expected.extend(seen);
+                self.group(0, 0, &events, None);
             }
             Item::Prepared { rows, outcome } => {
                 let xid = format!("{at:04x}");

@@ -5,14 +5,24 @@ use proptest::prelude::*;
 use super::log::{COMMIT_US, Item, Log, NAMINGS, Naming, Plain, Rows as LogRows, Table as LogTable, query};
 use super::*;
 use crate::config::NamePattern;
+use crate::event::{Change, Operation, Selection};
 use crate::row::Value;
+use crate::skip::SkipReason;
 
-fn assembler(from: &MysqlPosition) -> Assembler {
-    let pattern = |text| vec![NamePattern::parse(text).unwrap()];
-    let options = AssemblerOptions {
+/// `held` is how much of a transaction waits for its end.
+fn options(held: usize) -> AssemblerOptions {
+    AssemblerOptions {
         max_message_bytes: 1 << 20,
         accepted_until: None,
-    };
+        fold_names: false,
+        max_held_bytes: held,
+    }
+}
+
+const ALL: usize = usize::MAX;
+
+fn assembler(from: &MysqlPosition, options: AssemblerOptions) -> Assembler {
+    let pattern = |text| vec![NamePattern::parse(text).unwrap()];
     let selector = Selector::of(Vec::new(), pattern("s.outbox"), pattern("s.orders"));
     Assembler::new(selector, from.clone(), options)
 }
@@ -37,8 +47,8 @@ fn number(event: &ChangeEvent) -> i32 {
 }
 
 /// Reads up to `events` events of the stream; what came out, in batches of up to `batch` events read.
-fn read(log: &Log, from: &MysqlPosition, events: usize, batch: usize) -> Vec<LogBatch> {
-    let mut assembler = assembler(from);
+fn read(log: &Log, from: &MysqlPosition, held: usize, events: usize, batch: usize) -> Vec<LogBatch> {
+    let mut assembler = assembler(from, options(held));
     let mut batches = Vec::new();
     for (at, event) in log.send(from).into_iter().take(events).enumerate() {
         apply(&mut assembler, event).unwrap();
@@ -85,9 +95,23 @@ fn item() -> impl Strategy<Value = Item> {
             compressed
         }),
         3 => (rows(), outcome).prop_map(|(rows, outcome)| Item::Prepared { rows, outcome }),
+        2 => (rows(), rows()).prop_map(|(undone, rows)| Item::Undone { undone, rows }),
         1 => Just(Item::Statement("CREATE TABLE s.x (a INT)".to_owned())),
         1 => Just(Item::Rotate),
     ]
+}
+
+/// Each naming, with transactions handed on as they come and at their ends.
+fn ways() -> impl Iterator<Item = (Naming, usize)> {
+    NAMINGS.into_iter().flat_map(|naming| [(naming, 0), (naming, ALL)])
+}
+
+/// What was handed on cannot be taken back.
+fn readable(items: &[Item], held: usize) -> Vec<Item> {
+    let readable = items
+        .iter()
+        .filter(|item| held == ALL || !matches!(item, Item::Undone { .. }));
+    readable.cloned().collect()
 }
 
 proptest! {
@@ -96,19 +120,19 @@ proptest! {
         items in prop::collection::vec(item(), 1..10),
         cuts in prop::collection::vec((1..25_usize, 1..6_usize), 1..8),
     ) {
-        for naming in NAMINGS {
-            let log = Log::new(naming, &items);
+        for (naming, held) in ways() {
+            let log = Log::new(naming, &readable(&items, held));
             let mut position = log.beginning();
             let mut seen = Vec::new();
             for (events, batch) in &cuts {
-                let batches = read(&log, &position, *events, *batch);
+                let batches = read(&log, &position, held, *events, *batch);
                 seen.extend(numbers(&batches));
                 if let Some(last) = batches.last() {
                     position = saved(&last.end);
                 }
             }
-            seen.extend(numbers(&read(&log, &position, usize::MAX, 3)));
-            prop_assert_eq!(&seen, &log.expected, "{:?}", naming);
+            seen.extend(numbers(&read(&log, &position, held, usize::MAX, 3)));
+            prop_assert_eq!(&seen, &log.expected, "{:?}, {} held", naming, held);
         }
     }
 
@@ -118,20 +142,20 @@ proptest! {
         batch in 1..30_usize,
         cut in 0..40_usize,
     ) {
-        for naming in NAMINGS {
-            let log = Log::new(naming, &items);
+        for (naming, held) in ways() {
+            let log = Log::new(naming, &readable(&items, held));
             // The transaction in progress can have been begun by an earlier reading.
-            let first = read(&log, &log.beginning(), cut, 1);
+            let first = read(&log, &log.beginning(), held, cut, 1);
             let done = numbers(&first).len();
             let from = first.last().map_or_else(|| log.beginning(), |batch| saved(&batch.end));
-            let batches = read(&log, &from, usize::MAX, batch);
+            let batches = read(&log, &from, held, usize::MAX, batch);
             let mut at = done;
             for LogBatch { events, end, .. } in &batches {
                 for event in events {
                     at += 1;
                     let behind = saved(&end.after(&event.position));
-                    let rest = numbers(&read(&log, &behind, usize::MAX, 7));
-                    prop_assert_eq!(&rest, &log.expected[at..], "{:?} behind {}", naming, event.position);
+                    let rest = numbers(&read(&log, &behind, held, usize::MAX, 7));
+                    prop_assert_eq!(&rest, &log.expected[at..], "{:?}, {} held, behind {}", naming, held, event.position);
                 }
             }
         }
@@ -142,17 +166,17 @@ proptest! {
         items in prop::collection::vec(item(), 1..8),
         cut in 0..40_usize,
     ) {
-        for naming in NAMINGS {
-            let log = Log::new(naming, &items);
+        for (naming, held) in ways() {
+            let log = Log::new(naming, &readable(&items, held));
             let ids = |batches: &[LogBatch]| -> Vec<String> {
                 batches.iter().flat_map(|batch| &batch.events).map(|event| event.position.to_string()).collect()
             };
-            let whole = ids(&read(&log, &log.beginning(), usize::MAX, 5));
+            let whole = ids(&read(&log, &log.beginning(), held, usize::MAX, 5));
             let distinct: std::collections::BTreeSet<_> = whole.iter().collect();
             prop_assert_eq!(distinct.len(), whole.len());
-            let first = read(&log, &log.beginning(), cut, 1);
+            let first = read(&log, &log.beginning(), held, cut, 1);
             let from = first.last().map_or_else(|| log.beginning(), |batch| saved(&batch.end));
-            let rest = ids(&read(&log, &from, usize::MAX, 2));
+            let rest = ids(&read(&log, &from, held, usize::MAX, 2));
             prop_assert_eq!(&whole[whole.len() - rest.len()..], rest.as_slice());
         }
     }
@@ -160,7 +184,7 @@ proptest! {
     #[test]
     fn any_bytes_are_an_event_or_an_error(bytes: Vec<u8>, kind: u8) {
         let log = Log::new(Naming::Gtids, &[]);
-        let mut assembler = assembler(&log.beginning());
+        let mut assembler = assembler(&log.beginning(), options(ALL));
         for event in log.send(&log.beginning()) {
             apply(&mut assembler, event).unwrap();
         }
@@ -191,11 +215,11 @@ fn a_gtid_counts_only_when_its_transaction_has_ended() {
     let log = Log::new(Naming::Gtids, &items);
     let sent = log.send(&log.beginning());
     // ROTATE, FORMAT_DESCRIPTION, GTID, BEGIN, TABLE_MAP, the rows; then XID.
-    let batches = read(&log, &log.beginning(), sent.len() - 2, 100);
+    let batches = read(&log, &log.beginning(), 0, sent.len() - 2, 100);
     let position = mysql(&batches[0].end);
     assert_eq!(position.base, MysqlBase::Gtids(crate::gtid::GtidSet::new()));
     assert_eq!(position.partial[0].rows.to_string(), "3 rows of s.outbox");
-    let batches = read(&log, &log.beginning(), sent.len() - 1, 100);
+    let batches = read(&log, &log.beginning(), 0, sent.len() - 1, 100);
     let position = mysql(&batches[0].end);
     assert!(position.partial.is_empty(), "{position:?}");
     let id = "5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a5a:1";
@@ -214,7 +238,7 @@ fn a_place_in_a_file_moves_on_with_what_is_not_ours_and_with_heartbeats() {
     ];
     for naming in NAMINGS {
         let log = Log::new(naming, &items);
-        let batches = read(&log, &log.beginning(), usize::MAX, 100);
+        let batches = read(&log, &log.beginning(), ALL, usize::MAX, 100);
         let position = mysql(&batches[0].end);
         let end = &log.groups.last().unwrap().end;
         assert_eq!(position.place, *end);
@@ -236,16 +260,12 @@ fn another_choice_of_tables_does_not_shift_what_is_done() {
     ])];
     for naming in NAMINGS {
         let log = Log::new(naming, &items);
-        let all = read(&log, &log.beginning(), usize::MAX, 100);
+        let all = read(&log, &log.beginning(), ALL, usize::MAX, 100);
         // Up to the first row of the outbox.
         let position = saved(&all[0].end.after(&all[0].events[2].position));
         let pattern = |text| vec![NamePattern::parse(text).unwrap()];
         let selector = Selector::of(Vec::new(), pattern("s.outbox"), Vec::new());
-        let options = AssemblerOptions {
-            max_message_bytes: 1 << 20,
-            accepted_until: None,
-        };
-        let mut assembler = Assembler::new(selector, position.clone(), options);
+        let mut assembler = Assembler::new(selector, position.clone(), options(ALL));
         for event in log.send(&position) {
             apply(&mut assembler, event).unwrap();
         }
@@ -260,7 +280,7 @@ fn an_insert_as_a_statement_halts_unless_it_was_accepted() {
     for naming in NAMINGS {
         let log = Log::new(naming, &[Item::Statement(text.to_owned())]);
         let from = log.beginning();
-        let mut assembler = assembler(&from);
+        let mut assembler = assembler(&from, options(ALL));
         let failed = log
             .send(&from)
             .into_iter()
@@ -276,8 +296,8 @@ fn an_insert_as_a_statement_halts_unless_it_was_accepted() {
         }
         let accepted = |until: &BinlogPlace| {
             let options = AssemblerOptions {
-                max_message_bytes: 1 << 20,
                 accepted_until: Some(until.clone()),
+                ..options(ALL)
             };
             let pattern = |text| vec![NamePattern::parse(text).unwrap()];
             let mut assembler = Assembler::new(
@@ -304,25 +324,181 @@ fn an_insert_as_a_statement_halts_unless_it_was_accepted() {
 }
 
 #[test]
-fn a_transaction_that_the_server_never_finished_is_given_up() {
-    let log = Log::new(
-        Naming::Gtids,
-        &[
-            one_transaction(vec![inserts(LogTable::Outbox, 1)]),
-            one_transaction(vec![inserts(LogTable::Outbox, 1)]),
-        ],
+fn a_transaction_that_a_crash_cut_short_is_as_if_it_had_never_been() {
+    // Without its XID, and another one with the same name and place in the next file.
+    let torn = Log::new(Naming::Mariadb, &[one_transaction(vec![inserts(LogTable::Outbox, 2)])]);
+    let from = torn.beginning();
+    let mut sent = torn.send(&from);
+    sent.truncate(sent.len() - 2);
+    let after = Log::new(
+        Naming::Mariadb,
+        &[Item::Rotate, one_transaction(vec![inserts(LogTable::Outbox, 1)])],
     );
+    sent.extend(
+        after
+            .send(&from)
+            .into_iter()
+            .skip(2)
+            .take_while(|event| event[4] != EventKind::HEARTBEAT.0),
+    );
+    // The file that a server begins after a crash is described by an event that is in it.
+    let described = sent
+        .iter()
+        .rposition(|event| event[4] == EventKind::FORMAT_DESCRIPTION.0)
+        .unwrap();
+    sent[described] = in_file(&sent[described]);
+    for held in [0, ALL] {
+        let mut assembler = assembler(&from, options(held));
+        for event in &sent {
+            apply(&mut assembler, event.clone()).unwrap();
+        }
+        let batch = assembler.take_batch().unwrap();
+        let published: Vec<_> = batch.events.iter().map(|event| event.position.to_string()).collect();
+        let before: &[&str] = if held == ALL {
+            &[]
+        } else {
+            &["0-7-1/s.outbox/1", "0-7-1/s.outbox/2"]
+        };
+        assert_eq!(published, [before, &["0-7-1/s.outbox/1"]].concat());
+        assert_eq!(mysql(&batch.end).to_string(), "0-7-1");
+    }
+}
+
+/// The same FORMAT_DESCRIPTION with a place.
+fn in_file(event: &Bytes) -> Bytes {
+    let mut event = event.to_vec();
+    event[13..17].copy_from_slice(&200_u32.to_le_bytes());
+    let end = event.len() - 4;
+    let crc = crc32fast::hash(&event[..end]);
+    event[end..].copy_from_slice(&crc.to_le_bytes());
+    event.into()
+}
+
+#[test]
+fn rows_that_a_transaction_took_back_are_counted_and_not_published() {
+    let items = [Item::Undone {
+        undone: vec![inserts(LogTable::Outbox, 3)],
+        rows: vec![inserts(LogTable::Outbox, 2)],
+    }];
+    for naming in NAMINGS {
+        let log = Log::new(naming, &items);
+        let batches = read(&log, &log.beginning(), ALL, usize::MAX, 100);
+        assert_eq!(numbers(&batches), [4, 5]);
+        assert_eq!(
+            batches[0].skipped.iter().collect::<Vec<_>>(),
+            [(SkipReason::RolledBack, 3)]
+        );
+        // Too late for what is published already.
+        let mut assembler = assembler(&log.beginning(), options(0));
+        let mut sent = log.send(&log.beginning()).into_iter();
+        let error = sent
+            .find_map(|event| apply(&mut assembler, event).err())
+            .unwrap()
+            .to_string();
+        for part in ["3 are published already", &log.groups[0].id.to_string(), "--accept-gap"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_whole_transaction_that_was_taken_back_is_not_published() {
+    for naming in NAMINGS {
+        let log = Log::new(naming, &[one_transaction(vec![inserts(LogTable::Outbox, 2)])]);
+        let from = log.beginning();
+        let mut assembler = assembler(&from, options(ALL));
+        for event in log.send(&from) {
+            let event = if event[4] == EventKind::XID.0 {
+                query("ROLLBACK").bytes(0)
+            } else {
+                event
+            };
+            apply(&mut assembler, event).unwrap();
+        }
+        let batch = assembler.take_batch().unwrap();
+        assert!(batch.events.is_empty());
+        assert_eq!(batch.skipped.iter().collect::<Vec<_>>(), [(SkipReason::RolledBack, 2)]);
+    }
+}
+
+#[test]
+fn a_base_that_the_log_does_not_lead_to_halts() {
+    let log = Log::new(Naming::Mariadb, &[one_transaction(vec![inserts(LogTable::Outbox, 1)])]);
+    let mut from = log.beginning();
+    from.base = MysqlBase::Mariadb("0-9-4".parse().unwrap());
+    from.reread = Some(Box::new(crate::position::RereadFrom {
+        base: log.beginning().base,
+        place: log.beginning().place,
+    }));
+    let mut assembler = assembler(&from, options(ALL));
+    let failed = log
+        .send(&from)
+        .into_iter()
+        .find_map(|event| apply(&mut assembler, event).err());
+    let text = failed.unwrap().to_string();
+    assert!(text.contains("does not have (0-9-4)"), "{text}");
+}
+
+#[test]
+fn more_tables_than_are_kept_do_not_part_a_statement_from_its_tables() {
+    let log = Log::new(Naming::Gtids, &[one_transaction(vec![inserts(LogTable::Outbox, 1)])]);
     let from = log.beginning();
-    let mut assembler = assembler(&from);
+    let mut assembler = assembler(&from, options(ALL));
     let mut sent = log.send(&from);
-    // The first one's XID.
-    sent.remove(6);
+    let rows = sent
+        .iter()
+        .position(|event| event[4] == EventKind::WRITE_ROWS.0)
+        .unwrap();
+    let map = sent[rows - 1].clone();
+    for id in 0..1_000_u32 {
+        let mut other = map.to_vec();
+        other[19..23].copy_from_slice(&(id + 1_000).to_le_bytes());
+        sent.insert(rows, other.into());
+    }
     for event in sent {
         apply(&mut assembler, event).unwrap();
     }
-    let position = assembler.position();
-    assert_eq!(position.to_string(), "5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a5a:2");
-    assert!(position.partial.is_empty());
+    assert_eq!(numbers(&[assembler.take_batch().unwrap()]), [1]);
+}
+
+#[test]
+fn names_in_statements_are_folded_where_the_server_folds_them() {
+    let text = "INSERT INTO S.OutBox VALUES (1)".to_owned();
+    let log = Log::new(Naming::Gtids, &[Item::Statement(text)]);
+    let from = log.beginning();
+    for fold_names in [false, true] {
+        let options = AssemblerOptions {
+            fold_names,
+            ..options(ALL)
+        };
+        let mut assembler = assembler(&from, options);
+        let failed = log
+            .send(&from)
+            .into_iter()
+            .find_map(|event| apply(&mut assembler, event).err());
+        assert_eq!(failed.is_some(), fold_names, "{failed:?}");
+    }
+}
+
+#[test]
+fn small_events_are_judged_row_by_row_whatever_the_limit() {
+    let log = Log::new(Naming::Gtids, &[one_transaction(vec![inserts(LogTable::Outbox, 60)])]);
+    let from = log.beginning();
+    let options = AssemblerOptions {
+        max_message_bytes: 1,
+        ..options(ALL)
+    };
+    let mut assembler = assembler(&from, options);
+    for event in log.send(&from) {
+        apply(&mut assembler, event).unwrap();
+    }
+    let events = assembler.take_batch().unwrap().events;
+    let oversized = events
+        .iter()
+        .filter(|event| matches!(event.change, Change::Oversized(_)))
+        .count();
+    // The rows are their own numbers: those of two digits are over the limit.
+    assert_eq!((events.len(), oversized), (60, 51));
 }
 
 #[test]
@@ -331,7 +507,7 @@ fn truncates_of_ordinary_tables_are_events_and_of_outboxes_are_counted() {
         let items = ["TRUNCATE TABLE orders", "truncate s.outbox", "TRUNCATE other"];
         let items = items.map(|text| Item::Statement(text.to_owned()));
         let log = Log::new(naming, &items);
-        let batches = read(&log, &log.beginning(), usize::MAX, 100);
+        let batches = read(&log, &log.beginning(), ALL, usize::MAX, 100);
         let Change::Row(row) = &batches[0].events[0].change else {
             panic!("a row")
         };
@@ -358,7 +534,7 @@ fn positions_beyond_4_gib_are_told_by_their_low_bits() {
 fn a_statement_inside_a_transaction_does_not_end_it() {
     let log = Log::new(Naming::Gtids, &[one_transaction(vec![inserts(LogTable::Outbox, 1)])]);
     let from = log.beginning();
-    let mut assembler = assembler(&from);
+    let mut assembler = assembler(&from, options(ALL));
     let mut sent = log.send(&from);
     sent.insert(4, query("SAVEPOINT a").bytes(0));
     sent.insert(5, query("CREATE TABLE s.x (a INT) START TRANSACTION").bytes(0));

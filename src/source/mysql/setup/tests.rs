@@ -33,9 +33,11 @@ fn with_gtids(executed: &str, purged: &str) -> ServerFacts {
 }
 
 fn mariadb(oldest: &str, newest: &str) -> ServerFacts {
+    let newest: MariadbGtids = newest.parse().unwrap();
     server(LogGtids::Mariadb {
         oldest: oldest.parse().unwrap(),
-        newest: newest.parse().unwrap(),
+        state: newest.iter().collect(),
+        newest,
     })
 }
 
@@ -48,12 +50,12 @@ fn saved(server: &ServerFacts, base: MysqlBase, place: BinlogPlace) -> MysqlPosi
 }
 
 fn go(saved: Option<&MysqlPosition>, server: &ServerFacts, word: OperatorWord) -> Result<Plan, MysqlError> {
-    plan(saved, server, &MysqlStart::Earliest, None, word)
+    plan(saved, server, &MysqlStart::Earliest, None, word, None)
 }
 
 fn begin(server: &ServerFacts, start: &MysqlStart) -> Result<MysqlPosition, String> {
     let start_gtids = "0-1-5".parse().unwrap();
-    let planned = plan(None, server, start, Some(&start_gtids), OperatorWord::Nothing);
+    let planned = plan(None, server, start, Some(&start_gtids), OperatorWord::Nothing, None);
     planned.map(|plan| plan.position).map_err(|error| error.to_string())
 }
 
@@ -152,6 +154,20 @@ fn a_saved_set_goes_on_where_the_server_has_all_of_it_and_all_that_follows() {
     let plan = go(Some(&position), &other, OperatorWord::Nothing).unwrap();
     assert_eq!(plan.position.server, other.identity);
     assert_eq!(plan.position.base, position.base);
+    assert_eq!(
+        plan.position.place,
+        other.oldest(),
+        "the saved one was in the other log"
+    );
+    let mut renamed = server.clone();
+    renamed.identity.id = 99;
+    assert_eq!(
+        go(Some(&position), &renamed, OperatorWord::Nothing)
+            .unwrap()
+            .position
+            .place,
+        position.place
+    );
 }
 
 #[test]
@@ -180,18 +196,58 @@ fn a_set_that_the_server_does_not_have_halts() {
 fn mariadb_domains_are_compared_one_by_one() {
     let server = mariadb("0-1-3,1-1-2", "0-1-9,1-1-4");
     let position = |text: &str| saved(&server, MysqlBase::Mariadb(text.parse().unwrap()), server.end());
-    let good = position("0-2-5,1-1-2");
+    let good = position("0-1-5,1-1-2");
     assert_eq!(go(Some(&good), &server, OperatorWord::Nothing).unwrap().position, good);
-    let then = refused(
-        &position("0-1-2,1-1-4"),
-        &server,
-        &["transactions up to 0-1-3 are missing", "binlog.000007:4"],
-    );
+    let words = ["transactions up to 0-1-3 are missing", "binlog.000007:4"];
+    let then = refused(&position("0-1-2,1-1-4"), &server, &words);
     assert_eq!(then.base, MysqlBase::Mariadb("0-1-3,1-1-4".parse().unwrap()));
     let then = refused(&position("0-1-5"), &server, &["transactions up to 1-1-2 are missing"]);
     assert_eq!(then.base, MysqlBase::Mariadb("0-1-5,1-1-2".parse().unwrap()));
     let then = refused(&position("0-1-12,1-1-3"), &server, &["does not have (0-1-12)"]);
     assert_eq!(then.base, MysqlBase::Mariadb("0-1-9,1-1-3".parse().unwrap()));
+    let then = refused(&position("0-9-4,1-1-3"), &server, &["does not have (0-9-4)"]);
+    assert_eq!(then.base, MysqlBase::Mariadb("0-1-9,1-1-3".parse().unwrap()));
+}
+
+#[test]
+fn another_server_of_a_domain_may_have_a_lower_sequence() {
+    // Without gtid_strict_mode: 0-1-16 came first, then 0-2-5.
+    let mut server = mariadb("0-1-3", "0-2-5");
+    if let LogGtids::Mariadb { state, .. } = &mut server.gtids {
+        state.push("0-1-16".parse().unwrap());
+    }
+    let position = saved(&server, MysqlBase::Mariadb("0-1-16".parse().unwrap()), server.end());
+    assert_eq!(
+        go(Some(&position), &server, OperatorWord::Nothing).unwrap().position,
+        position
+    );
+    let mut server = mariadb("0-2-5", "0-2-7");
+    if let LogGtids::Mariadb { state, .. } = &mut server.gtids {
+        state.push("0-1-16".parse().unwrap());
+    }
+    assert!(
+        go(Some(&position), &server, OperatorWord::Nothing).is_ok(),
+        "the server knows, and refuses"
+    );
+}
+
+#[test]
+fn what_the_server_refused_is_gone_on_from_its_oldest() {
+    let server = mariadb("0-1-3", "0-1-9");
+    let position = saved(&server, MysqlBase::Mariadb("0-1-5".parse().unwrap()), server.end());
+    let refusal = MysqlError::Closed;
+    let start = MysqlStart::Latest;
+    let plan = plan(
+        Some(&position),
+        &server,
+        &start,
+        None,
+        OperatorWord::AcceptGap,
+        Some(&refusal),
+    )
+    .unwrap();
+    assert_eq!(plan.position.base, MysqlBase::Mariadb("0-1-3".parse().unwrap()));
+    assert_eq!(plan.gap, Some(refusal.to_string()));
 }
 
 #[test]
@@ -250,6 +306,9 @@ fn a_place_beyond_4_gib_cannot_be_asked_for() {
     let position = saved(&server, MysqlBase::File(ByFile), place("binlog.000007", 5 << 30));
     let then = refused(&position, &server, &["beyond 4 GiB", "gtid_mode"]);
     assert_eq!(then.place, place("binlog.000008", 4));
+    server.files.pop();
+    let error = go(Some(&position), &server, OperatorWord::AcceptGap).unwrap_err();
+    assert!(error.to_string().contains("FLUSH BINARY LOGS"), "{error}");
 }
 
 #[test]

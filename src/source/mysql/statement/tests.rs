@@ -30,7 +30,8 @@ fn texts_that_servers_write_are_told_apart() {
     assert_all(&["BEGIN"], &Statement::Begin);
     assert_all(&["COMMIT"], &Statement::Commit);
     assert_all(&["ROLLBACK"], &Statement::Rollback);
-    assert_all(&["SAVEPOINT `s`", "ROLLBACK TO `s`"], &Statement::Savepoint);
+    assert_all(&["SAVEPOINT `s`"], &Statement::Savepoint("s".to_owned()));
+    assert_all(&["ROLLBACK TO `s`"], &Statement::RollbackTo("s".to_owned()));
     assert_all(&["XA START X'7831',X'',1"], &Statement::XaStart(xid()));
     assert_all(&["XA END X'7831',X'',1"], &Statement::XaEnd(xid()));
     assert_all(&["XA ROLLBACK X'7831',X'',1"], &Statement::XaRollback(xid()));
@@ -62,9 +63,15 @@ fn texts_that_clients_write_for_transactions_are_told_apart() {
     assert_all(&["commit work", "COMMIT AND CHAIN"], &Statement::Commit);
     assert_all(&["rollback;", "ROLLBACK WORK"], &Statement::Rollback);
     assert_all(
-        &["rollback work to savepoint s", "RELEASE SAVEPOINT s", "savepoint a"],
-        &Statement::Savepoint,
+        &[
+            "rollback work to savepoint S",
+            "rollback to \"s\"",
+            "ROLLBACK TO SAVEPOINT `S`",
+        ],
+        &Statement::RollbackTo("s".to_owned()),
     );
+    assert_all(&["savepoint A"], &Statement::Savepoint("a".to_owned()));
+    assert_all(&["RELEASE SAVEPOINT s"], &Statement::ReleaseSavepoint);
     assert_all(
         &["xa begin 'x1'", "xa /* */ start 'x1' join"],
         &Statement::XaStart(xid()),

@@ -1,0 +1,365 @@
+//! What a transaction changes: rows, and statements in the place of rows.
+
+use std::mem;
+use std::sync::Arc;
+
+use super::super::binlog::{EventKind, RowsEvent, RowsHead, RowsKind};
+use super::super::error::MysqlError;
+use super::super::group::Group;
+use super::super::rows::{RowError, Rows, count_rows};
+use super::super::statement::{Statement, TableName, Verb};
+use super::super::tables::{Missing, PlanFailure};
+use super::{Assembler, MAX_PREPARED_BYTES, UnknownTable, Waiting};
+use crate::event::{Change, ChangeEvent, Operation, Oversized, RowChange, Selection};
+use crate::row::{Row, Table, Value};
+use crate::skip::SkipReason;
+
+impl Assembler {
+    pub(super) fn query(&mut self, schema: &str, text: &[u8]) -> Result<(), MysqlError> {
+        let place = self.place.clone();
+        let statement = Statement::parse(text, schema).map_err(|source| MysqlError::Xid { place, source })?;
+        let mut group = self.open_group("a statement")?;
+        let ends = match statement {
+            Statement::Begin => {
+                group.began = true;
+                false
+            }
+            Statement::XaStart(xid) => {
+                group.began = true;
+                group.xa = Some(xid);
+                false
+            }
+            Statement::XaCommit { xid, .. } => return self.decide(group, &xid, true),
+            Statement::XaRollback(xid) => return self.decide(group, &xid, false),
+            Statement::Savepoint(name) => {
+                self.held.savepoint(name);
+                false
+            }
+            Statement::RollbackTo(name) => {
+                let undone = self.held.roll_back_to(&name);
+                self.too_late(&group, undone)?;
+                false
+            }
+            Statement::ReleaseSavepoint | Statement::XaEnd(_) => false,
+            Statement::Commit => true,
+            Statement::Rollback => return self.end_undone(group),
+            Statement::Change { verb, target } => {
+                self.statement_form(&group, verb, target.as_ref())?;
+                group.is_alone()
+            }
+            Statement::Truncate { target } => {
+                if let Some(table) = target {
+                    self.truncate(&mut group, &table)?;
+                }
+                group.is_alone()
+            }
+            Statement::XaPrepare(_) | Statement::Other => group.is_alone(),
+        };
+        if ends {
+            self.end(group);
+        } else {
+            self.group = Some(group);
+        }
+        Ok(())
+    }
+
+    pub(super) fn rows(&mut self, rows: RowsEvent) -> Result<(), MysqlError> {
+        let mut group = self.open_group("rows")?;
+        let result = self.rows_of(&mut group, rows);
+        self.group = Some(group);
+        result
+    }
+
+    fn rows_of(&mut self, group: &mut Group, rows: RowsEvent) -> Result<(), MysqlError> {
+        // Of what was done before only prepared transactions are still of interest; and a statement that touched nothing
+        // ends with rows of no table.
+        if (group.done && group.xa.is_none()) || rows.head.is_dummy() {
+            return Ok(());
+        }
+        let Some(described) = self.tables.get(rows.head.table_id) else {
+            return Err(self.unexpected("rows", "the description of their table before them"));
+        };
+        let Some(selection) = described.selection else {
+            self.held.skip(SkipReason::UnlistedTable, 1);
+            return Ok(());
+        };
+        let name = Arc::clone(&described.name);
+        let plan = match self.tables.plan(rows.head.table_id) {
+            Ok(plan) => plan,
+            Err(Missing::Description) => {
+                let table = UnknownTable {
+                    id: rows.head.table_id,
+                    name,
+                };
+                self.waiting = Some(Waiting { table, rows });
+                return Ok(());
+            }
+            Err(Missing::Failed(failure)) => return Err(self.unplanned(&name, failure)),
+        };
+        let operation = operation(rows.head.kind);
+        if let (Selection::Outbox, Some(reason)) = (selection, SkipReason::of_outbox_row(operation)) {
+            let count = count_rows(&plan, rows.head.kind, &rows.body);
+            let count = count.map_err(|source| self.unreadable(group, &name, source))?;
+            self.skip_rows(group, &name, count, reason);
+            return Ok(());
+        }
+        let walk = Rows::new(&plan, rows.head.kind, rows.body);
+        let mut walk = walk.map_err(|source| self.unreadable(group, &name, source))?;
+        let ahead = walk.skip_rows(group.rows_done_ahead(&name));
+        let ahead = ahead.map_err(|source| self.unreadable(group, &name, source))?;
+        group.count(&name, ahead);
+        let mut index = u32::try_from(ahead).unwrap_or(u32::MAX);
+        for row in walk {
+            let row = row.map_err(|source| self.unreadable(group, &name, source))?;
+            if selection == Selection::Outbox && self.is_incomplete(plan.table(), row.after.as_ref())? {
+                group.count(&name, 1);
+                self.held.skip(SkipReason::Invalid, 1);
+                continue;
+            }
+            let bytes = row.before.iter().chain(&row.after).map(Row::byte_len).sum::<usize>() as u64;
+            let change = if bytes > self.options.max_message_bytes {
+                self.oversized_change(&name, bytes)
+            } else {
+                Change::Row(RowChange {
+                    operation,
+                    table: Arc::clone(plan.table()),
+                    before: row.before,
+                    after: row.after,
+                })
+            };
+            self.push(group, &name, selection, index, change)?;
+            index = index.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    /// An outbox event is all that was inserted: a column that the log left out is not null, and not known.
+    fn is_incomplete(&self, table: &Table, row: Option<&Row>) -> Result<bool, MysqlError> {
+        let absent = row.and_then(|row| row.values.iter().position(|value| *value == Value::Absent));
+        let Some(absent) = absent else {
+            return Ok(false);
+        };
+        let error = MysqlError::RowIncomplete {
+            table: format!("{}.{}", table.schema, table.name),
+            column: table
+                .columns
+                .get(absent)
+                .map(|column| column.name.clone())
+                .unwrap_or_default(),
+            place: self.place.clone(),
+        };
+        if !self.is_accepted() {
+            return Err(error);
+        }
+        tracing::warn!(error = %error, "passed over, as the operator accepted");
+        Ok(true)
+    }
+
+    /// Counts rows of which no events are made.
+    fn skip_rows(&mut self, group: &mut Group, table: &Arc<str>, count: u64, reason: SkipReason) {
+        let ahead = group.rows_done_ahead(table).min(count);
+        group.count(table, count);
+        self.held.skip(reason, count - ahead);
+    }
+
+    fn push(
+        &mut self,
+        group: &mut Group,
+        table: &Arc<str>,
+        selection: Selection,
+        index: u32,
+        change: Change,
+    ) -> Result<(), MysqlError> {
+        let row = group.count(table, 1);
+        let Some(position) = group.position_of(row, self.place.pos, index, || self.position()) else {
+            return Ok(());
+        };
+        self.held.push(ChangeEvent {
+            position,
+            commit_time_us: group.commit_time_us,
+            selection,
+            change,
+        });
+        if let Some(xid) = &group.xa {
+            if self.prepared.bytes() + self.held.bytes() <= MAX_PREPARED_BYTES {
+                return Ok(());
+            }
+            if !self.is_accepted() {
+                return Err(MysqlError::XaTooLarge {
+                    xid: xid.to_string(),
+                    limit: MAX_PREPARED_BYTES,
+                });
+            }
+            // Its rows are counted as undone; what the operator accepted is in the log.
+            let _ = self.held.roll_back();
+            tracing::warn!(xid = %xid, transaction = %group.id, "rows of an XA transaction that is too large were passed over, as the operator accepted");
+        } else if self.held.bytes() > self.options.max_held_bytes || self.held.is_handed_on() {
+            self.release();
+            self.held.hand_on(&mut self.events, &mut self.skipped);
+        }
+        Ok(())
+    }
+
+    /// A row that is over the limit, of which only this much is known.
+    pub(super) fn oversized(&mut self, head: &RowsHead, bytes: u64) -> Result<(), MysqlError> {
+        let mut group = self.open_group("rows")?;
+        let result = self.oversized_of(&mut group, head, bytes);
+        self.group = Some(group);
+        result
+    }
+
+    fn oversized_of(&mut self, group: &mut Group, head: &RowsHead, bytes: u64) -> Result<(), MysqlError> {
+        if group.done && group.xa.is_none() {
+            return Ok(());
+        }
+        let Some(described) = self.tables.get(head.table_id) else {
+            return Err(self.unexpected("rows", "the description of their table before them"));
+        };
+        let name = Arc::clone(&described.name);
+        let Some(selection) = described.selection else {
+            self.held.skip(SkipReason::UnlistedTable, 1);
+            return Ok(());
+        };
+        if let (Selection::Outbox, Some(reason)) = (selection, SkipReason::of_outbox_row(operation(head.kind))) {
+            self.skip_rows(group, &name, 1, reason);
+            return Ok(());
+        }
+        if group.rows_done_ahead(&name) > 0 {
+            group.count(&name, 1);
+            return Ok(());
+        }
+        let change = self.oversized_change(&name, bytes);
+        self.push(group, &name, selection, 0, change)
+    }
+
+    fn oversized_change(&self, table: &str, bytes: u64) -> Change {
+        Change::Oversized(Oversized {
+            name: table.to_owned(),
+            bytes,
+            limit: self.options.max_message_bytes,
+        })
+    }
+
+    /// A change whose rows the log does not hold.
+    fn statement_form(&mut self, group: &Group, verb: Verb, target: Option<&TableName>) -> Result<(), MysqlError> {
+        if group.done {
+            return Ok(());
+        }
+        let selected = target.and_then(|table| Some((table, self.tables.selection_of_name(table)?)));
+        match (selected, verb) {
+            // Only INSERTs are an outbox's events.
+            (Some((_, Selection::Outbox)), Verb::Update) => self.held.skip(SkipReason::OutboxUpdate, 1),
+            (Some((_, Selection::Outbox)), Verb::Delete) => self.held.skip(SkipReason::OutboxDelete, 1),
+            (Some((table, _)), verb) => {
+                if !self.is_accepted() {
+                    return Err(MysqlError::StatementForm {
+                        verb: verb.to_string(),
+                        table: table.to_string(),
+                        place: self.place.clone(),
+                        transaction: group.id.to_string(),
+                    });
+                }
+                tracing::warn!(
+                    transaction = %group.id,
+                    place = %self.place,
+                    table = %table,
+                    "a change in statement form was passed over, as the operator accepted: its rows are not published"
+                );
+                self.held.skip(SkipReason::StatementForm, 1);
+            }
+            (None, _) => {
+                if !mem::replace(&mut self.warned.statement_form, true) {
+                    tracing::warn!(
+                        transaction = %group.id,
+                        place = %self.place,
+                        "a change was written to the binlog as a statement: if it reached a table of this pipeline, by a trigger or a function, its rows are not published; set binlog_format = ROW in all of the application's connections"
+                    );
+                }
+                self.held.skip(SkipReason::StatementForm, 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// TRUNCATE comes as a statement always.
+    fn truncate(&mut self, group: &mut Group, table: &TableName) -> Result<(), MysqlError> {
+        let selection = self.tables.selection_of_name(table).filter(|_| !group.done);
+        let Some(selection) = selection else {
+            return Ok(());
+        };
+        let name: Arc<str> = table.to_string().into();
+        if let (Selection::Outbox, Some(reason)) = (selection, SkipReason::of_outbox_row(Operation::Truncate)) {
+            self.skip_rows(group, &name, 1, reason);
+            return Ok(());
+        }
+        if group.rows_done_ahead(&name) > 0 {
+            group.count(&name, 1);
+            return Ok(());
+        }
+        // The log does not say what columns it has, and there is no row.
+        let table = Table {
+            database: table.schema.clone(),
+            schema: table.schema.clone(),
+            name: table.name.clone(),
+            columns: Vec::new(),
+            keyed: false,
+        };
+        let change = Change::Row(RowChange {
+            operation: Operation::Truncate,
+            table: Arc::new(table),
+            before: None,
+            after: None,
+        });
+        self.push(group, &name, selection, 0, change)
+    }
+
+    pub(super) fn unknown(&mut self, kind: EventKind, ignorable: bool) -> Result<(), MysqlError> {
+        if !ignorable {
+            return Err(self.unexpected(
+                &format!("an event of the unknown kind {}", kind.0),
+                "a kind that this version of tailpost knows",
+            ));
+        }
+        if !self.warned.unknown_events.contains(&kind.0) {
+            tracing::warn!(kind = kind.0, place = %self.place, "binlog events of an unknown kind are passed over, as the server says is safe");
+            self.warned.unknown_events.push(kind.0);
+        }
+        match self.group {
+            Some(_) => self.held.skip(SkipReason::UnknownEvent, 1),
+            None => {
+                self.skipped.add(SkipReason::UnknownEvent, 1);
+                self.moved = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn unreadable(&self, group: &Group, table: &str, source: RowError) -> MysqlError {
+        MysqlError::Row {
+            table: table.to_owned(),
+            transaction: group.id.to_string(),
+            place: self.place.clone(),
+            source: Box::new(source),
+        }
+    }
+
+    fn unplanned(&self, table: &str, failure: PlanFailure) -> MysqlError {
+        let place = self.place.clone();
+        match failure {
+            PlanFailure::TableMap(source) => MysqlError::TableMap { place, source },
+            PlanFailure::Plan(source) => MysqlError::Plan {
+                table: table.to_owned(),
+                place,
+                source,
+            },
+        }
+    }
+}
+
+fn operation(kind: RowsKind) -> Operation {
+    match kind {
+        RowsKind::Write => Operation::Insert,
+        RowsKind::Update | RowsKind::PartialUpdate => Operation::Update,
+        RowsKind::Delete => Operation::Delete,
+    }
+}
