@@ -107,41 +107,57 @@ impl FileStore {
         }
         Ok(Self {
             folder: folder.to_owned(),
-            path: folder.join(format!("{pipeline}.json")),
+            path: file(folder, pipeline),
             pipeline: pipeline.to_owned(),
             source: source.to_owned(),
             _lock: lock,
         })
     }
 
-    fn read(&self) -> Result<Option<Position>, FileStoreError> {
-        let path = || self.path.clone();
-        let text = match fs::read(&self.path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(FileStoreError::Read { path: path(), source }),
-        };
-        let damaged = |error: serde_json::Error| FileStoreError::Damaged {
-            path: path(),
-            reason: error.to_string(),
-        };
-        let VersionOnly { version } = serde_json::from_slice(&text).map_err(damaged)?;
-        if version != VERSION {
-            return Err(FileStoreError::Version {
-                path: path(),
-                found: version,
-            });
-        }
-        let document: Document = serde_json::from_slice(&text).map_err(damaged)?;
-        if document.pipeline != self.pipeline || document.source != self.source {
-            return Err(FileStoreError::Foreign {
-                path: path(),
-                found: format!("pipeline `{}` with source `{}`", document.pipeline, document.source),
-                expected: format!("pipeline `{}` with source `{}`", self.pipeline, self.source),
-            });
-        }
-        Ok(Some(document.position))
+    /// What a process saved last that may still run: without the lock.
+    ///
+    /// # Errors
+    /// As loading it has them.
+    pub fn peek(folder: &Path, pipeline: &str, source: &str) -> Result<Option<Position>, FileStoreError> {
+        read(&file(folder, pipeline), pipeline, source)
     }
+}
+
+fn file(folder: &Path, pipeline: &str) -> PathBuf {
+    folder.join(format!("{pipeline}.json"))
+}
+
+fn read(path: &Path, pipeline: &str, source: &str) -> Result<Option<Position>, FileStoreError> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => {
+            return Err(FileStoreError::Read {
+                path: path.to_owned(),
+                source,
+            });
+        }
+    };
+    let damaged = |error: serde_json::Error| FileStoreError::Damaged {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    };
+    let VersionOnly { version } = serde_json::from_slice(&text).map_err(damaged)?;
+    if version != VERSION {
+        return Err(FileStoreError::Version {
+            path: path.to_owned(),
+            found: version,
+        });
+    }
+    let document: Document = serde_json::from_slice(&text).map_err(damaged)?;
+    if document.pipeline != pipeline || document.source != source {
+        return Err(FileStoreError::Foreign {
+            path: path.to_owned(),
+            found: format!("pipeline `{}` with source `{}`", document.pipeline, document.source),
+            expected: format!("pipeline `{pipeline}` with source `{source}`"),
+        });
+    }
+    Ok(Some(document.position))
 }
 
 fn write(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
@@ -156,7 +172,7 @@ fn write(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
 
 impl CheckpointStore for FileStore {
     async fn load(&mut self) -> Result<Option<Position>, CheckpointError> {
-        Ok(self.read()?)
+        Ok(read(&self.path, &self.pipeline, &self.source)?)
     }
 
     async fn save(&mut self, position: &Position) -> Result<(), CheckpointError> {
@@ -203,9 +219,11 @@ mod tests {
     async fn what_was_saved_is_loaded_again() {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
+        assert_eq!(FileStore::peek(&state, "orders", "pg1").unwrap(), None);
         let mut store = FileStore::open(&state, "orders", "pg1").unwrap();
         assert_eq!(store.load().await.unwrap(), None);
         store.save(&position()).await.unwrap();
+        assert_eq!(FileStore::peek(&state, "orders", "pg1").unwrap(), Some(position()));
         drop(store);
         let mut store = FileStore::open(&state, "orders", "pg1").unwrap();
         assert_eq!(store.load().await.unwrap(), Some(position()));

@@ -52,7 +52,7 @@ const PEM: &[u8] = b"-----BEGIN";
 
 /// A logged-in connection.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     transport: Transport,
     /// Received and not yet read.
     buffer: BytesMut,
@@ -287,7 +287,7 @@ impl Client {
     ///
     /// # Errors
     /// What the server says of it, or a connection that failed: then it is of no more use.
-    pub(super) async fn query(&mut self, action: &'static str, statement: &str) -> Result<Vec<TextRow>, MysqlError> {
+    pub(crate) async fn query(&mut self, action: &'static str, statement: &str) -> Result<Vec<TextRow>, MysqlError> {
         timeout(QUERY_TIMEOUT, self.query_unbounded(action, statement))
             .await
             .unwrap_or(Err(MysqlError::Silent { silence: QUERY_TIMEOUT }))

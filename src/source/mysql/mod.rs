@@ -36,10 +36,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::config;
+use crate::config::{self, MysqlDsn};
 use crate::position::{BinlogPlace, MysqlPosition, Position};
 use crate::source::select::Selector;
-use crate::source::{LogChannel, OperatorWord, Source, SourceError, SourceOptions};
+use crate::source::{LogChannel, OperatorWord, Source, SourceError, SourceOptions, tls};
 
 use assemble::{Assembler, AssemblerOptions};
 use monitor::{Monitor, Observed};
@@ -55,6 +55,8 @@ pub use rows::{
     ReadError, RowError, TableMapError, TemporalError, TypeError,
 };
 pub use xid::XidError;
+
+pub(crate) use client::Client;
 
 /// Reads one server's binlog.
 #[derive(Debug)]
@@ -159,6 +161,15 @@ impl MysqlSource {
         }
         result.map(drop)
     }
+}
+
+/// A connection for statements, beside any stream.
+///
+/// # Errors
+/// As a source that begins has them.
+pub(crate) async fn connect(dsn: &MysqlDsn) -> Result<Client, MysqlError> {
+    let tls = tls::client_config(&dsn.ssl, tls::MYSQL)?;
+    Client::connect(dsn, &tls).await
 }
 
 impl Source for MysqlSource {
