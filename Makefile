@@ -37,6 +37,7 @@ test: check ## check, then tests over real servers, then the demo
 servers-test:
 	cargo test --test main $(LOCKED)
 	@$(MAKE) --no-print-directory demo
+	@$(MAKE) --no-print-directory demo DB=mysql
 
 # What depends on the server most: the example, ways in, slots that are lost, shutdowns and crashes. Not part of `test`.
 VERSIONS ?= pg15 pg16 pg17 pg18 mysql mysql80 mariadb106 mariadb mariadb114 mariadb11
@@ -55,9 +56,16 @@ versions-test:
 	esac; done
 
 # The development profile: everything is built already after `make check`, and the demo measures nothing.
-demo: ## the whole way on this machine, by itself
-	@tools/setup.sh rust build
-	@bin=$${TAILPOST_PG_BIN:-$$(tools/servers.sh bin pg)} && PATH="$$bin:$$PATH" TAILPOST_PG_BIN="$$bin" cargo run --quiet $(LOCKED) -- demo
+DB ?= postgres
+
+demo: ## the whole way on this machine, by itself; DB=mysql or DB=mariadb: with that
+	@case "$(DB)" in \
+	postgres) variable=TAILPOST_PG_BIN server=pg;; \
+	mysql) variable=TAILPOST_MYSQL_BIN server=mysql;; \
+	mariadb) variable=TAILPOST_MARIADB_BIN server=mariadb;; \
+	*) echo 'DB is postgres, mysql or mariadb' >&2; exit 2;; esac; \
+	tools/setup.sh rust build && bin=$${!variable:-$$(tools/servers.sh bin $$server)} && \
+	PATH="$$bin:$$PATH" env "$$variable=$$bin" cargo run --quiet $(LOCKED) -- demo --db $(DB)
 
 up: ## start private servers: PostgreSQL, MySQL, MariaDB and Kafka
 	@tools/servers.sh up pg mysql mariadb kafka

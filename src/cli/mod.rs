@@ -48,9 +48,9 @@ enum Command {
         after_help = "Example:\n  tailpost check pipelines/orders-postgres.yaml\n\nExit code 0: the pipelines can run; 1: something is in the way; 2: bad configuration."
     )]
     Check(check::CheckArguments),
-    /// Show the whole way on this machine, with a private PostgreSQL and an in-process Kafka broker.
+    /// Show the whole way on this machine, with a private database server and an in-process Kafka broker.
     #[command(
-        after_help = "Example:\n  tailpost demo\n\nNeeds the PostgreSQL server programs; nothing is left behind."
+        after_help = "Example:\n  tailpost demo --db mysql\n\nNeeds the programs of that database server; nothing is left behind."
     )]
     Demo(demo::DemoArguments),
 }

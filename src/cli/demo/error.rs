@@ -6,28 +6,41 @@ use std::time::Duration;
 
 use rdkafka::error::KafkaError;
 
-use crate::checkpoint::CheckpointError;
+use crate::checkpoint::file::FileStoreError;
+use crate::source::MysqlError;
+
+use super::database::Wanted;
 
 /// See each variant's text. Where a program's own words help, its last log lines come along.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DemoError {
     #[error(
-        "the PostgreSQL server's programs (initdb, postgres) are not found: install the package (Debian, Ubuntu: \
-         apt-get install postgresql; macOS: brew install postgresql@17), or set TAILPOST_PG_BIN to their folder"
+        "the {} server's programs ({}) are not found: {}, or set {} to their folder",
+        wanted.name, wanted.programs, wanted.install, wanted.variable
     )]
-    NoPostgres,
-    #[error("TAILPOST_PG_BIN is `{}`, which lacks initdb or postgres: set it to the folder of the PostgreSQL server's programs", path.display())]
-    NotItsPrograms { path: PathBuf },
-    #[error("PostgreSQL in `{}` is {found}, and 14 or later is needed: install a newer one, or set TAILPOST_PG_BIN to its folder", path.display())]
-    OldPostgres { path: PathBuf, found: String },
+    NoPrograms { wanted: &'static Wanted },
     #[error(
-        "PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody here: run the demo as an ordinary user"
+        "{} is `{}`, which lacks {} of {}: set it to the folder of that server's programs",
+        wanted.variable, path.display(), wanted.programs, wanted.name
+    )]
+    NotItsPrograms { wanted: &'static Wanted, path: PathBuf },
+    #[error(
+        "{} in `{}` is {found}, and {}.{} or later is needed: install a newer one, or set {} to its folder",
+        wanted.name, path.display(), wanted.oldest.0, wanted.oldest.1, wanted.variable
+    )]
+    OldPrograms {
+        wanted: &'static Wanted,
+        path: PathBuf,
+        found: String,
+    },
+    #[error(
+        "database servers refuse to run as root, and there is no user postgres, mysql or nobody here: run the demo as an ordinary user"
     )]
     NoServerUser,
     #[error("make a temporary folder in `{}`: set TMPDIR to a folder that can be written", parent.display())]
     Folder { parent: PathBuf, source: io::Error },
     #[error(
-        "no temporary folder will do: PostgreSQL's user must be able to enter it, and its path must be shorter than {limit} bytes; set TMPDIR to such a folder"
+        "no temporary folder will do: the server's user must be able to enter it, and its path must be shorter than {limit} bytes; set TMPDIR to such a folder"
     )]
     NoFolder { limit: usize },
     #[error("remove the temporary folder `{}`", path.display())]
@@ -49,16 +62,20 @@ pub(super) enum DemoError {
         log: String,
     },
     #[error("{action} on the private PostgreSQL")]
-    Sql {
+    Postgres {
         action: &'static str,
         source: tokio_postgres::Error,
     },
+    #[error("work with the private server")]
+    Mysql(#[source] Box<MysqlError>),
+    #[error("the private server's answer is `{found}`: expected {expected}")]
+    Answer { expected: &'static str, found: String },
     #[error("{action} on the in-process Kafka broker")]
     Kafka { action: &'static str, source: KafkaError },
     #[error("the consumer ended: {reason}")]
     Consumer { reason: String },
     #[error("read the relay's checkpoint")]
-    Checkpoint(#[from] CheckpointError),
+    Checkpoint(#[from] FileStoreError),
     #[error("a record arrived that the demo did not write: topic `{topic}`, {what}")]
     Stranger { topic: String, what: String },
     #[error("a record of the order that was rolled back arrived")]
@@ -71,4 +88,10 @@ pub(super) enum DemoError {
     },
     #[error("write to stdout")]
     Output(#[from] io::Error),
+}
+
+impl From<MysqlError> for DemoError {
+    fn from(error: MysqlError) -> Self {
+        Self::Mysql(Box::new(error))
+    }
 }

@@ -1,4 +1,4 @@
-//! The demo's temporary folder, and the user that PostgreSQL runs as in it.
+//! The demo's temporary folder, and the user that the database server runs as in it.
 
 use std::env;
 use std::fs::{self, DirBuilder};
@@ -70,7 +70,7 @@ impl Folder {
         &self.path
     }
 
-    /// Whom PostgreSQL must run as; None: as we do.
+    /// Whom the database server must run as; None: as we do.
     pub(super) fn server_user(&self) -> Option<OtherUser> {
         self.user
     }
@@ -98,9 +98,8 @@ fn server_user() -> Result<OtherUser, DemoError> {
             gid: id("-g", name)?,
         })
     };
-    known("postgres")
-        .or_else(|| known("nobody"))
-        .ok_or(DemoError::NoServerUser)
+    let mut users = ["postgres", "mysql", "nobody"].into_iter();
+    users.find_map(known).ok_or(DemoError::NoServerUser)
 }
 
 /// Asked of the program, as users need not be in /etc/passwd.

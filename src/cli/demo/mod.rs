@@ -1,18 +1,17 @@
 //! `tailpost demo`: the whole way on this machine, by itself.
 //!
-//! A private PostgreSQL in a temporary folder, librdkafka's test broker in this process, and the relay as a process of its
+//! A private database server in a temporary folder, librdkafka's test broker in this process, and the relay as a process of its
 //! own, so that it can be killed. All three end and the folder goes when the demo ends, be it by a failure or by Ctrl-C:
 //! each belongs to a value that cleans up when it is dropped.
 
 mod broker;
 mod count;
+mod database;
 mod error;
 mod folder;
 mod page;
 mod process;
-mod programs;
 mod relay;
-mod server;
 mod story;
 mod wait;
 
@@ -23,14 +22,19 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::telemetry::error_chain;
 
+use database::Database;
 use error::DemoError;
 use page::Page;
 use story::Stage;
 
 #[derive(Debug, Args)]
-pub(super) struct DemoArguments {}
+pub(super) struct DemoArguments {
+    /// The database server, of which the programs must be there.
+    #[arg(long, value_enum, value_name = "DATABASE", default_value = "postgres")]
+    db: Database,
+}
 
-pub(super) fn run(_: &DemoArguments) -> ExitCode {
+pub(super) fn run(arguments: &DemoArguments) -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -38,7 +42,7 @@ pub(super) fn run(_: &DemoArguments) -> ExitCode {
             return ExitCode::from(super::FAILURE);
         }
     };
-    match runtime.block_on(play_or_stop()) {
+    match runtime.block_on(play_or_stop(arguments.db)) {
         Ok(true) => super::SUCCESS,
         Ok(false) => {
             eprintln!("demo stopped; nothing is left behind");
@@ -52,7 +56,7 @@ pub(super) fn run(_: &DemoArguments) -> ExitCode {
 }
 
 /// False: a signal came first. What had been started is ended when this returns, in any case.
-async fn play_or_stop() -> Result<bool, DemoError> {
+async fn play_or_stop(database: Database) -> Result<bool, DemoError> {
     let listen = |kind| {
         signal(kind).map_err(|source| DemoError::Io {
             action: "listen for signals",
@@ -67,13 +71,13 @@ async fn play_or_stop() -> Result<bool, DemoError> {
         _ = interrupt.recv() => Ok(false),
         _ = terminate.recv() => Ok(false),
         _ = hang_up.recv() => Ok(false),
-        played = play() => played.map(|()| true),
+        played = play(database) => played.map(|()| true),
     }
 }
 
-async fn play() -> Result<(), DemoError> {
+async fn play(database: Database) -> Result<(), DemoError> {
     let page = Page::new();
-    let mut stage = Stage::set(&page).await?;
+    let mut stage = Stage::set(&page, database).await?;
     stage.play(&page).await?;
     stage.strike(&page)
 }

@@ -6,18 +6,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use tokio_postgres::Client;
+use crate::checkpoint::file::FileStore;
+use crate::position::Position;
 
+use super::database::{Script, Session};
 use super::error::DemoError;
 use super::process::{Farewell, Process};
 use super::wait;
 
-/// The pipeline file that is run, and shown.
-pub(super) const PIPELINE: &str = include_str!("pipeline.yaml");
-/// What the file names.
-pub(super) const PIPELINE_NAME: &str = "demo";
-pub(super) const SOURCE_ID: &str = "shop";
-pub(super) const SLOT: &str = "demo_slot";
+/// What the pipeline file names, whatever the database.
+const PIPELINE: &str = "demo";
+const SOURCE: &str = "shop";
 
 const STREAMING: Duration = Duration::from_secs(30);
 const DRAIN: Duration = Duration::from_secs(40);
@@ -26,6 +25,7 @@ const DRAIN: Duration = Duration::from_secs(40);
 #[derive(Debug)]
 pub(super) struct Relay {
     folder: PathBuf,
+    script: &'static Script,
     dsn: String,
     brokers: String,
 }
@@ -38,13 +38,14 @@ pub(super) struct Running {
 
 impl Relay {
     /// Writes the pipeline file.
-    pub(super) fn new(folder: &Path, dsn: String, brokers: String) -> Result<Self, DemoError> {
+    pub(super) fn new(folder: &Path, script: &'static Script, dsn: String, brokers: String) -> Result<Self, DemoError> {
         let relay = Self {
             folder: folder.to_owned(),
+            script,
             dsn,
             brokers,
         };
-        fs::write(relay.file(), PIPELINE).map_err(|source| DemoError::Io {
+        fs::write(relay.file(), script.pipeline).map_err(|source| DemoError::Io {
             action: "write the pipeline file",
             source,
         })?;
@@ -55,12 +56,17 @@ impl Relay {
         self.folder.join("pipeline.yaml")
     }
 
-    pub(super) fn state_dir(&self) -> PathBuf {
+    /// Where it would go on from, as it was saved last; None: nothing was.
+    pub(super) fn saved(&self) -> Result<Option<Position>, DemoError> {
+        Ok(FileStore::peek(&self.state_dir(), PIPELINE, SOURCE)?)
+    }
+
+    fn state_dir(&self) -> PathBuf {
         self.folder.join("state")
     }
 
     /// Starts it, and waits until it streams.
-    pub(super) async fn start(&self, admin: &Client) -> Result<Running, DemoError> {
+    pub(super) async fn start(&self, session: &mut Session) -> Result<Running, DemoError> {
         let program = env::current_exe().map_err(|source| DemoError::Io {
             action: "find this program's own file",
             source,
@@ -69,21 +75,12 @@ impl Relay {
         command.arg("run").arg(self.file());
         command.args(["--http", "off", "--state-dir"]).arg(self.state_dir());
         command
-            .env("POSTGRES_DSN", &self.dsn)
+            .env(self.script.dsn_variable, &self.dsn)
             .env("KAFKA_BROKERS", &self.brokers);
         let mut process = Process::start("the relay", &mut command, self.folder.join("relay.log"), Farewell::Kill)?;
         let streaming = wait::until("the relay to stream", STREAMING, async || {
             process.expect_alive()?;
-            let row = admin
-                .query_opt(
-                    "SELECT 1 FROM pg_replication_slots WHERE slot_name = $1 AND active",
-                    &[&SLOT],
-                )
-                .await;
-            row.map(|row| row.map(drop)).map_err(|source| DemoError::Sql {
-                action: "look at the slot",
-                source,
-            })
+            Ok(session.is_streaming().await?.then_some(()))
         })
         .await;
         streaming.map_err(|error| process.explained(error))?;

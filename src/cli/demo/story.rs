@@ -4,56 +4,23 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use tokio::time::interval;
-use tokio_postgres::Client;
-
-use crate::checkpoint::CheckpointStore;
-use crate::checkpoint::file::FileStore;
 
 use super::broker::{Arrival, Broker};
 use super::count::Count;
+use super::database::{Database, Script, Server, Session};
 use super::error::DemoError;
 use super::folder::Folder;
 use super::page::{Page, grouped};
-use super::programs::Programs;
-use super::relay::{PIPELINE, PIPELINE_NAME, Relay, Running, SLOT, SOURCE_ID};
-use super::server::Server;
+use super::relay::{Relay, Running};
 use super::wait;
 
-const DATABASE: &str = "shop";
-const ROLE: &str = "tailpost";
 const PLACED: &str = "Order.OrderPlaced";
 const PAID: &str = "Order.OrderPaid";
 const MOVED: &str = "Stock.Moved";
 const TOPICS: [&str; 3] = [PLACED, PAID, MOVED];
 
-const PREPARE: &str = "\
-CREATE ROLE tailpost LOGIN REPLICATION;
-GRANT CREATE ON DATABASE shop TO tailpost;  -- it makes the publication itself";
-
-const TABLE: &str = "\
-CREATE TABLE orders (id bigint PRIMARY KEY, customer text NOT NULL, paid boolean NOT NULL DEFAULT false);";
-
-const COMMITTED: &str = r#"BEGIN;
-INSERT INTO orders (id, customer) VALUES (1001, 'ada');
-SELECT pg_logical_emit_message(true, 'outbox',
-  '{"id": "a1", "aggregate_type": "Order", "aggregate_id": 1001, "event_type": "OrderPlaced",
-    "payload": {"order": 1001, "customer": "ada", "total": 42.00}}');
-COMMIT;"#;
-
-const ROLLED_BACK: &str = r#"BEGIN;
-INSERT INTO orders (id, customer) VALUES (1002, 'bob');
-SELECT pg_logical_emit_message(true, 'outbox',
-  '{"id": "b1", "aggregate_type": "Order", "aggregate_id": 1002, "event_type": "OrderPlaced",
-    "payload": {"order": 1002, "customer": "bob", "total": 10.50}}');
-ROLLBACK;"#;
+/// Of the order that is rolled back, in every script.
 const ROLLED_BACK_KEY: &str = "1002";
-
-const PAYMENT: &str = r#"BEGIN;
-UPDATE orders SET paid = true WHERE id = 1001;
-SELECT pg_logical_emit_message(true, 'outbox',
-  '{"id": "a2", "aggregate_type": "Order", "aggregate_id": 1001, "event_type": "OrderPaid",
-    "payload": {"order": 1001, "method": "card"}}');
-COMMIT;"#;
 
 const MESSAGES: u64 = 20_000;
 const KEYS: u64 = 500;
@@ -66,6 +33,7 @@ const KILLED_AT: u64 = 10_100;
 const BEFORE_THE_KILL: u64 = 18_000;
 
 const ARRIVES: Duration = Duration::from_secs(30);
+const SAVED: Duration = Duration::from_secs(30);
 const CONFIRMED: Duration = Duration::from_secs(30);
 
 /// All that the demo starts. Ended in this order, from the relay down to the folder.
@@ -74,23 +42,27 @@ pub(super) struct Stage {
     running: Option<Running>,
     broker: Broker,
     server: Server,
+    script: &'static Script,
     relay: Relay,
     folder: Folder,
 }
 
 impl Stage {
     /// Starts the servers and says what stands where.
-    pub(super) async fn set(page: &Page) -> Result<Self, DemoError> {
-        page.title("tailpost demo: from a commit in PostgreSQL to Kafka, all on this machine")?;
+    pub(super) async fn set(page: &Page, database: Database) -> Result<Self, DemoError> {
+        page.title(&format!(
+            "tailpost demo: from a commit in {} to Kafka, all on this machine",
+            database.name()
+        ))?;
         page.blank()?;
-        let programs = Programs::find()?;
         let folder = Folder::new()?;
-        let server = Server::start(programs, &folder).await?;
+        let server = Server::start(database, &folder).await?;
         let broker = Broker::start(&TOPICS)?;
-        let relay = Relay::new(folder.path(), server.dsn(ROLE, DATABASE), broker.address())?;
+        let script = database.script();
+        let relay = Relay::new(folder.path(), script, server.dsn(), broker.address())?;
         page.entry(
-            "PostgreSQL",
-            &format!("{}, a private server in {}", server.version(), folder.path().display()),
+            "database",
+            &format!("{}, a private server in {}", server.title(), folder.path().display()),
         )?;
         page.entry(
             "Kafka",
@@ -104,6 +76,7 @@ impl Stage {
             running: None,
             broker,
             server,
+            script,
             relay,
             folder,
         })
@@ -111,12 +84,10 @@ impl Stage {
 
     /// Plays the acts.
     pub(super) async fn play(&mut self, page: &Page) -> Result<(), DemoError> {
-        let postgres = self.server.connect("postgres", "postgres").await?;
-        execute(&postgres, "make a database", "CREATE DATABASE shop").await?;
-        let application = self.server.connect("postgres", DATABASE).await?;
-        self.prepare(page, &application).await?;
-        self.orders(page, &application).await?;
-        self.crash(page, &application).await
+        let mut application = self.server.application().await?;
+        self.prepare(page, &mut application).await?;
+        self.orders(page, &mut application).await?;
+        self.crash(page, &mut application).await
     }
 
     /// Ends everything, and says that nothing is left.
@@ -125,6 +96,7 @@ impl Stage {
             running,
             broker,
             server,
+            script: _,
             relay: _,
             folder,
         } = self;
@@ -141,64 +113,52 @@ impl Stage {
         Ok(())
     }
 
-    async fn prepare(&mut self, page: &Page, application: &Client) -> Result<(), DemoError> {
+    async fn prepare(&mut self, page: &Page, application: &mut Session) -> Result<(), DemoError> {
         page.heading("1. A pipeline")?;
-        page.say("The application has a table, and needs none for its events:")?;
-        page.code(TABLE)?;
-        page.say("tailpost gets a role:")?;
-        page.code(PREPARE)?;
-        execute(application, "make the table", TABLE).await?;
-        execute(application, "make the role", PREPARE).await?;
-        page.say("and a pipeline file, pipeline.yaml:")?;
-        page.code(PIPELINE)?;
+        for (why, sql) in self.script.preparations {
+            page.say(why)?;
+            page.code(sql)?;
+            application.execute("prepare the database", sql).await?;
+        }
+        page.say("A pipeline file, pipeline.yaml:")?;
+        page.code(self.script.pipeline)?;
         let running = self.relay.start(application).await?;
         page.say(&format!("$ tailpost run pipeline.yaml     (pid {})", running.pid()))?;
-        page.say("It made the publication and the slot, and streams.")?;
+        page.say(self.script.started)?;
         self.running = Some(running);
         Ok(())
     }
 
-    async fn orders(&mut self, page: &Page, application: &Client) -> Result<(), DemoError> {
+    async fn orders(&mut self, page: &Page, application: &mut Session) -> Result<(), DemoError> {
         page.heading("2. Orders are committed, one is rolled back")?;
-        page.code(COMMITTED)?;
-        execute(application, "commit an order", COMMITTED).await?;
+        page.code(self.script.committed)?;
+        application.execute("commit an order", self.script.committed).await?;
         show(page, &self.arrival(PLACED).await?)?;
-        page.code(ROLLED_BACK)?;
-        execute(application, "roll an order back", ROLLED_BACK).await?;
+        page.code(self.script.rolled_back)?;
+        application
+            .execute("roll an order back", self.script.rolled_back)
+            .await?;
         page.say("Nothing arrives. The next record is that of the next commit:")?;
         page.blank()?;
-        page.code(PAYMENT)?;
-        execute(application, "commit a payment", PAYMENT).await?;
+        page.code(self.script.payment)?;
+        application.execute("commit a payment", self.script.payment).await?;
         show(page, &self.arrival(PAID).await?)?;
         page.say("The payload is byte for byte what the application wrote.")?;
         let confirmed = self.confirmed(application).await?;
-        page.say(&format!(
-            "Kafka has both, the checkpoint is saved, and then PostgreSQL was told: slot confirmed up to {confirmed}."
-        ))?;
+        page.say(&format!("Kafka has both, the checkpoint is saved, {confirmed}"))?;
         Ok(())
     }
 
-    /// Waits until the slot says that all that was committed so far is done with.
-    async fn confirmed(&mut self, application: &Client) -> Result<String, DemoError> {
-        let failed = |source| DemoError::Sql {
-            action: "look at the slot",
-            source,
-        };
-        let row = application
-            .query_one("SELECT pg_current_wal_insert_lsn()::text", &[])
-            .await
-            .map_err(failed)?;
-        let end: String = row.try_get(0).map_err(failed)?;
-        let confirmed = wait::until("the slot to be confirmed", CONFIRMED, async || {
-            let row = application
-                .query_opt(
-                    "SELECT confirmed_flush_lsn::text FROM pg_replication_slots \
-                     WHERE slot_name = $1 AND confirmed_flush_lsn >= $2::text::pg_lsn",
-                    &[&SLOT, &end],
-                )
-                .await
-                .map_err(failed)?;
-            row.map(|row| row.try_get(0)).transpose().map_err(failed)
+    /// Waits until all that was committed so far is saved as done, and the server knows.
+    async fn confirmed(&mut self, application: &mut Session) -> Result<String, DemoError> {
+        let end = application.log_end().await?;
+        let saved = wait::until("the checkpoint to be saved", SAVED, async || {
+            Ok(self.relay.saved()?.filter(|position| position.log_place() >= end))
+        })
+        .await;
+        saved.map_err(|error| self.explained(error))?;
+        let confirmed = wait::until("the server to be told", CONFIRMED, async || {
+            application.confirmed(end).await
         })
         .await;
         confirmed.map_err(|error| self.explained(error))
@@ -229,7 +189,7 @@ impl Stage {
         }
     }
 
-    async fn crash(&mut self, page: &Page, application: &Client) -> Result<(), DemoError> {
+    async fn crash(&mut self, page: &Page, application: &mut Session) -> Result<(), DemoError> {
         page.heading("3. kill -9 in the middle of 20,000 messages")?;
         page.say(&format!(
             "{} messages for {KEYS} keys, in {} transactions like this one, one every {} ms:",
@@ -237,15 +197,16 @@ impl Stage {
             MESSAGES / PER_TRANSACTION,
             PACE.as_millis()
         ))?;
-        page.code(&transaction(0))?;
+        page.code(&transaction(self.script, 0))?;
         let mut count = Count::new(MESSAGES as usize);
         let (committed, killed) = (Cell::new(0), Cell::new(false));
+        let script = self.script;
         let write = async {
             let mut pace = interval(PACE);
             // A commit is never cut off: nobody could tell whether it was one.
             while committed.get() < BEFORE_THE_KILL && !killed.get() {
                 pace.tick().await;
-                commit(application, &committed).await?;
+                commit(application, script, &committed).await?;
             }
             Ok(())
         };
@@ -269,11 +230,12 @@ impl Stage {
         };
         tokio::try_join!(write, kill)?;
         while committed.get() < MESSAGES {
-            commit(application, &committed).await?;
+            commit(application, script, &committed).await?;
         }
         page.say("The application does not notice, and commits the rest.")?;
         page.blank()?;
-        let saved = self.saved().await?;
+        let saved = self.relay.saved()?;
+        let saved = saved.map_or_else(|| script.beginning.to_owned(), |position| position.to_string());
         let running = self.relay.start(application).await?;
         page.say(&format!("$ tailpost run pipeline.yaml     (pid {})", running.pid()))?;
         page.say(&format!("It goes on from its checkpoint, {saved}."))?;
@@ -291,14 +253,6 @@ impl Stage {
             take(&mut count, &arrival)?;
         }
         tell(page, &count)
-    }
-
-    /// Where the dead relay's checkpoint stands.
-    async fn saved(&self) -> Result<String, DemoError> {
-        let mut store = FileStore::open(&self.relay.state_dir(), PIPELINE_NAME, SOURCE_ID)
-            .map_err(crate::checkpoint::CheckpointError::from)?;
-        let position = store.load().await?;
-        Ok(position.map_or_else(|| "the slot's own place".to_owned(), |position| position.to_string()))
     }
 }
 
@@ -329,30 +283,15 @@ fn tell(page: &Page, count: &Count) -> Result<(), DemoError> {
 }
 
 /// The messages behind the first `done`.
-fn transaction(done: u64) -> String {
-    format!(
-        r#"BEGIN;
-SELECT pg_logical_emit_message(true, 'outbox', format(
-  '{{"aggregate_type": "Stock", "aggregate_id": "item-%s", "event_type": "Moved", "payload": {{"n": %s}}}}',
-  n % {KEYS}, n))
-FROM generate_series({}, {}) AS n;
-COMMIT;"#,
-        done + 1,
-        done + PER_TRANSACTION
-    )
+fn transaction(script: &Script, done: u64) -> String {
+    (script.messages)(done + 1, done + PER_TRANSACTION, KEYS)
 }
 
-async fn commit(application: &Client, committed: &Cell<u64>) -> Result<(), DemoError> {
-    execute(application, "commit messages", &transaction(committed.get())).await?;
+async fn commit(application: &mut Session, script: &Script, committed: &Cell<u64>) -> Result<(), DemoError> {
+    let transaction = transaction(script, committed.get());
+    application.execute("commit messages", &transaction).await?;
     committed.set(committed.get() + PER_TRANSACTION);
     Ok(())
-}
-
-async fn execute(client: &Client, action: &'static str, sql: &str) -> Result<(), DemoError> {
-    client
-        .batch_execute(sql)
-        .await
-        .map_err(|source| DemoError::Sql { action, source })
 }
 
 /// Counts one of the many.
