@@ -1,4 +1,5 @@
-//! tailpost relays transactional outbox events from the database's own log to Kafka.
+//! tailpost relays transactional outbox events from the database's own log to Kafka: from PostgreSQL by logical replication,
+//! from MySQL and MariaDB by the row binlog.
 //!
 //! # The way of an event
 //!

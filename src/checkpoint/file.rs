@@ -42,11 +42,11 @@ pub enum FileStoreError {
     Locked { pipeline: String, path: PathBuf },
     #[error("read checkpoint `{}`", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("checkpoint `{}` is damaged ({reason}): restore it, or remove it to go on where the slot stands", path.display())]
+    #[error("checkpoint `{}` is damaged ({reason}): restore it, or remove it to go on where the slot stands, or where `start` says in a binlog", path.display())]
     Damaged { path: PathBuf, reason: String },
     #[error("checkpoint `{}` has version {found}, expected {VERSION}: it was written by a later tailpost", path.display())]
     Version { path: PathBuf, found: u32 },
-    #[error("checkpoint `{}` belongs to {found}, expected {expected}: give this pipeline a --state-dir of its own, or remove the file to go on where the slot stands", path.display())]
+    #[error("checkpoint `{}` belongs to {found}, expected {expected}: give this pipeline a --state-dir of its own, or remove the file to go on where the slot stands, or where `start` says in a binlog", path.display())]
     Foreign {
         path: PathBuf,
         found: String,

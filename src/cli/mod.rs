@@ -23,7 +23,7 @@ const BAD_CONFIG: u8 = 2;
 #[command(
     name = "tailpost",
     version,
-    about = "Relays transactional outbox events from the database's own log to Kafka",
+    about = "Relays transactional outbox events from the log of PostgreSQL, MySQL or MariaDB to Kafka",
     after_help = "Example:\n  tailpost run pipelines/orders-postgres.yaml --state-dir /var/lib/tailpost\n\nTAILPOST_LOG sets the log's filter, such as debug or tailpost::source=trace."
 )]
 struct Arguments {

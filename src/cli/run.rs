@@ -34,10 +34,11 @@ pub(super) struct RunArguments {
     once: bool,
     #[arg(long, value_enum, default_value = "text")]
     log_format: LogFormat,
-    /// Go on though events may be missing, for this one start; the log says between which positions.
+    /// Go on though events may be missing, for this one start; the log says between which positions. Of a binlog, also pass
+    /// over what cannot be read up to its end at this start, such as rows that were written as statements.
     #[arg(long, conflicts_with = "from_slot")]
     accept_gap: bool,
-    /// Set the checkpoint aside and go on where the slot stands, for this one start.
+    /// Set the checkpoint aside, for this one start: go on where the slot stands, or begin a binlog as `start` says.
     #[arg(long)]
     from_slot: bool,
 }
