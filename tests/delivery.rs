@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::support::app::App;
 use crate::support::server::OwnServer;
-use crate::support::{Emit, TestBed, variable};
+use crate::support::{ANY_OUTBOX, Bed, Db, Emit, Event, TestBed, over_each, variable};
 
 /// The contract's first example, as it stands there.
 const EXAMPLE: &str = r#"apiVersion: deltaforge/v1
@@ -155,4 +156,68 @@ fn the_example_runs(pipeline: &str) {
     assert_eq!(rows[1]["after"]["note"], "paid");
     assert_eq!(rows[2]["before"]["id"], order);
     assert_eq!(rows[2]["after"], Value::Null);
+}
+
+over_each!(an_event_comes_whole_and_what_is_rolled_back_does_not_come);
+fn an_event_comes_whole_and_what_is_rolled_back_does_not_come(db: Db) {
+    let bed = Bed::new(db);
+    let mut relay = bed.relay(&ANY_OUTBOX.replace("'<topic>'", "'<name>.${event_type}', default_topic: '<topic>'"));
+    relay.start();
+    relay.wait_ready();
+    let mut app = bed.app();
+    let before = server_time_ms(&mut app);
+    app.begin();
+    let event = Event::of(r#"{"n": 1}"#).aggregate_type("Order").key("o-1");
+    app.emit(&event.clone().event_type("created").id("e-1"));
+    app.emit(&Event::of("[]"));
+    app.commit();
+    let after = server_time_ms(&mut app);
+    app.begin();
+    app.emit(&Event::of(r#""rolled back""#).event_type("created"));
+    app.rollback();
+    app.emit(&event.event_type("paid"));
+    relay.wait_published(3);
+
+    let mut reader = bed.reader(&["created", "events", "paid"]);
+    let records = reader.exactly(3);
+    let of = |topic: &str| records.iter().find(|record| record.topic == bed.topic(topic)).unwrap();
+    let created = of("created");
+    assert_eq!(created.key_text(), Some("o-1"));
+    assert_eq!(created.value_text(), Some(r#"{"n": 1}"#));
+    let header = |name: &str, text: &str| (name.to_owned(), Some(text.as_bytes().to_vec()));
+    assert_eq!(
+        created.headers,
+        [
+            header("df-event-id", "e-1"),
+            header("df-aggregate-type", "Order"),
+            header("df-aggregate-id", "o-1"),
+            header("df-event-type", "created"),
+        ]
+    );
+    // MariaDB notes whole seconds.
+    let before = if db == Db::Mariadb {
+        before / 1000 * 1000
+    } else {
+        before
+    };
+    assert!(
+        (before..=after).contains(&created.timestamp_ms),
+        "{before} {after} {created:?}"
+    );
+    // Without fields there are no headers but the id, which is derived, and no key.
+    let bare = of("events");
+    assert_eq!((bare.key_text(), bare.value_text()), (None, Some("[]")));
+    let names: Vec<&str> = bare.headers.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["df-event-id"]);
+    assert_eq!(of("paid").key_text(), Some("o-1"));
+    assert_ne!(of("paid").header("df-event-id"), bare.header("df-event-id"));
+}
+
+/// The clock of the server, in ms since 1970.
+fn server_time_ms(app: &mut App) -> i64 {
+    let text = app.text(match app {
+        App::Postgres(_) => "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint::text",
+        App::Mysql(_) => "SELECT CAST(FLOOR(UNIX_TIMESTAMP(SYSDATE(6)) * 1000) AS CHAR)",
+    });
+    text.parse().expect("a number")
 }

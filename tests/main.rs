@@ -6,9 +6,12 @@
 //! make up && eval "$(tools/servers.sh env)" && cargo test --test main
 //! ```
 //!
-//! Tests run at the same time: each has a database, slot, publication and topics of its own ([`support::bed::TestBed`]),
-//! and those that ruin a server have that to themselves ([`support::server::OwnServer`]). Heavy ones wait for one another
-//! ([`support::heavy`]), so that on a small machine none waits for its deadline in vain.
+//! Tests run at the same time: each has a database, topics and the like of its own, and those that ruin a server have that
+//! to themselves ([`support::server::OwnServer`]). Heavy ones wait for one another ([`support::heavy`]), so that on a small
+//! machine none waits for its deadline in vain.
+//!
+//! What is the same over all databases is one body in a [`support::Bed`], run over each ([`support::over_each`]); what is of
+//! one kind of server only is in its own bed ([`support::TestBed`], [`support::mysql_bed::MysqlBed`]).
 
 #![allow(
     clippy::unwrap_used,

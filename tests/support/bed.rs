@@ -1,17 +1,18 @@
 //! A test's own place on the shared servers: database, slot, publication and topics, gone at the end.
 
-use std::cell::Cell;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 
 use postgres::Client;
 use tailpost::position::Lsn;
 
-use super::kafka::{Kafka, Reader};
+use super::app::Door;
+use super::plot::Plot;
 use super::postgres::connect;
 use super::relay::Relay;
 use super::server::Postgres;
-use super::{DEADLINE, eventually, found, unique_name, variable};
+use super::{DEADLINE, Db, eventually, found, unique_name, variable};
 
 /// Messages with the prefix `outbox`, as they are, to the bed's topic.
 pub const OUTBOX: &str = "
@@ -28,16 +29,22 @@ spec:
     - {type: kafka, config: {id: k1, brokers: '<brokers>'}}
 ";
 
-/// See the module's text. Its name begins all other names.
+/// See the module's text.
 pub struct TestBed {
-    pub name: String,
     /// The server, in the bed's own database.
     pub postgres: Postgres,
-    pub kafka: Kafka,
     pub slot: String,
     pub publication: String,
     server: Postgres,
-    relays: Cell<u32>,
+    plot: Plot,
+}
+
+impl Deref for TestBed {
+    type Target = Plot;
+
+    fn deref(&self) -> &Plot {
+        &self.plot
+    }
 }
 
 impl TestBed {
@@ -59,41 +66,34 @@ impl TestBed {
                 .batch_execute(&statement)
                 .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
         }
+        let postgres = server.in_database(&name);
         Self {
-            postgres: server.in_database(&name),
-            kafka: Kafka::new(brokers),
+            plot: Plot::new(&name, brokers, Door::new(Db::Postgres, &postgres.app_url)),
+            postgres,
             slot: format!("{name}_slot"),
             publication: format!("{name}_pub"),
             server,
-            relays: Cell::new(0),
-            name,
         }
-    }
-
-    /// A topic's name in this bed.
-    pub fn topic(&self, name: &str) -> String {
-        format!("{}.{name}", self.name)
-    }
-
-    /// The bed's first topic, `<topic>` in a pipeline.
-    pub fn events(&self) -> String {
-        self.topic("events")
     }
 
     /// Puts the bed's own names into a text.
     pub fn fill(&self, template: &str) -> String {
-        template
-            .replace("<name>", &self.name)
+        let template = template
+            .replace("<type>", "postgres")
+            .replace(
+                "<source>",
+                "id: src1, dsn: '<dsn>', slot: <slot>, publication: <publication>",
+            )
+            .replace("<outbox>", "prefixes: [outbox]")
+            .replace("<schema>", "public")
             .replace("<dsn>", &self.postgres.url)
             .replace("<slot>", &self.slot)
-            .replace("<publication>", &self.publication)
-            .replace("<brokers>", &self.kafka.brokers)
-            .replace("<topic>", &self.events())
+            .replace("<publication>", &self.publication);
+        self.plot.fill(&template)
     }
 
     /// The connector with a pipeline file of this text (`fill`ed), not started yet. Each call gives one with its own state.
     pub fn relay(&self, pipeline: &str) -> Relay {
-        self.relays.set(self.relays.get() + 1);
         let mut relay = Relay::new(&self.name, &self.fill(pipeline));
         relay.keep_secret(&self.password());
         relay
@@ -116,12 +116,6 @@ impl TestBed {
         connect(&self.postgres.admin_url)
     }
 
-    /// A reader of these topics of the bed, by their names in it.
-    pub fn reader(&self, topics: &[&str]) -> Reader {
-        let topics: Vec<String> = topics.iter().map(|name| self.topic(name)).collect();
-        self.kafka.reader(&topics)
-    }
-
     /// What the slot has confirmed.
     pub fn confirmed(&self) -> Option<Lsn> {
         let statement = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1";
@@ -132,14 +126,19 @@ impl TestBed {
         Some(row.get::<_, Option<&str>>(0)?.parse().expect("an LSN"))
     }
 
-    /// Waits until the slot has confirmed all that was written up to now.
-    pub fn wait_confirmed_to_the_end(&self) {
+    /// Where the server's log ends now.
+    pub fn log_end(&self) -> Lsn {
         let end: String = self
             .admin()
             .query_one("SELECT pg_current_wal_flush_lsn()::text", &[])
             .expect("the log's end")
             .get(0);
-        let end: Lsn = end.parse().expect("an LSN");
+        end.parse().expect("an LSN")
+    }
+
+    /// Waits until the slot has confirmed all that was written up to now.
+    pub fn wait_confirmed_to_the_end(&self) {
+        let end = self.log_end();
         eventually(DEADLINE, &format!("the slot confirmed up to {end}"), || {
             self.confirmed() >= Some(end)
         });
@@ -191,7 +190,6 @@ impl Drop for TestBed {
             Err(panic) if thread::panicking() => drop(panic),
             Err(panic) => resume_unwind(panic),
         }
-        self.kafka.delete_topics(&format!("{}.", self.name));
     }
 }
 

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 
-use postgres::{Client, NoTls};
 use rand::Rng;
 
+use super::app::{App, AppError, Door};
 use super::kafka::Record;
-use super::{DEADLINE, Emit, TestBed, found, message};
+use super::plot::Plot;
+use super::{DEADLINE, Event, found};
 
 /// How much is written. A key belongs to one connection, so that its order of commits is known.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +26,7 @@ pub struct Plan {
 /// A running load. Every tenth transaction or so rolls back.
 pub struct Load {
     gate: Arc<Gate>,
+    door: Door,
     writers: Vec<JoinHandle<Written>>,
 }
 
@@ -45,7 +47,12 @@ struct Written {
 
 impl Load {
     /// Starts writers that wait for [`Load::allow`].
-    pub fn start_held(bed: &TestBed, plan: Plan) -> Self {
+    pub fn start_held(plot: &Plot, plan: Plan) -> Self {
+        Self::start_held_by(std::slice::from_ref(&plot.door), plan)
+    }
+
+    /// The same by connections that take turns at these doors.
+    pub fn start_held_by(doors: &[Door], plan: Plan) -> Self {
         let gate = Arc::new(Gate {
             allowed: Mutex::new(0),
             raised: Condvar::new(),
@@ -53,14 +60,38 @@ impl Load {
             committed: AtomicU64::new(0),
             messages: plan.messages,
         });
-        let writers = (0..plan.connections).map(|connection| {
-            let (gate, url) = (Arc::clone(&gate), bed.postgres.app_url.clone());
-            thread::spawn(move || write(connection, plan, &url, &gate))
+        let writers = (0..plan.connections).zip(doors.iter().cycle());
+        let writers = writers.map(|(connection, door)| {
+            let (gate, door) = (Arc::clone(&gate), door.clone());
+            thread::spawn(move || write(connection, plan, &door, &gate))
         });
         Self {
             writers: writers.collect(),
+            door: doors.first().expect("a door").clone(),
             gate,
         }
+    }
+
+    /// Writes this many messages more, of 1000 keys, all in one transaction of one more connection.
+    pub fn add_transaction(&mut self, messages: u64) {
+        let connection = self.writers.len() as u64;
+        let door = self.door.clone();
+        self.writers.push(thread::spawn(move || {
+            let mut app = door.open().expect("the server lets the application in");
+            app.begin();
+            for first in (0..messages).step_by(5000) {
+                let numbers = first..messages.min(first + 5000);
+                let events: Vec<Event> = numbers
+                    .map(|number| event(connection, number % 1000, Some(number)))
+                    .collect();
+                app.emit_all(&events).expect("write a part");
+            }
+            app.commit();
+            Written {
+                committed: messages,
+                unknown: BTreeSet::new(),
+            }
+        }));
     }
 
     /// Lets this many more messages be written.
@@ -96,23 +127,25 @@ impl Gate {
     }
 }
 
-fn write(connection: u64, plan: Plan, url: &str, gate: &Gate) -> Written {
+/// A key belongs to one connection. What is rolled back has no number.
+fn event(connection: u64, key: u64, number: Option<u64>) -> Event {
+    let number = number.map_or("null".to_owned(), |number| number.to_string());
+    Event::of(format!(r#"{{"c": {connection}, "n": {number}}}"#))
+        .aggregate_type("Load")
+        .key(format!("{connection}-{key}"))
+        .event_type("Written")
+}
+
+fn write(connection: u64, plan: Plan, door: &Door, gate: &Gate) -> Written {
     let mut random = rand::rng();
     let mut written = Written {
         committed: 0,
         unknown: BTreeSet::new(),
     };
-    let mut client = super::postgres::connect(url);
+    let mut app = door.open().expect("the server lets the application in");
     let own_keys = (plan.keys / plan.connections).max(1);
     let content = |random: &mut rand::rngs::ThreadRng, number: Option<u64>| {
-        let key = format!("{connection}-{}", random.random_range(0..own_keys));
-        let number = number.map_or("null".to_owned(), |number| number.to_string());
-        message(
-            "Load",
-            &key,
-            "Written",
-            &format!(r#"{{"c": {connection}, "n": {number}}}"#),
-        )
+        event(connection, random.random_range(0..own_keys), number)
     };
     loop {
         let count = gate.take(random.random_range(1..=plan.batch));
@@ -121,34 +154,34 @@ fn write(connection: u64, plan: Plan, url: &str, gate: &Gate) -> Written {
         }
         if random.random_ratio(1, 10) {
             let rolled_back = [content(&mut random, None)];
-            if let Ok(mut transaction) = client.transaction() {
-                let _ = transaction.emit_all("outbox", &rolled_back);
-                let _ = transaction.rollback();
-            }
+            // Where this fails, so does the next, which minds.
+            let _ = app.try_run("BEGIN");
+            let _ = app.emit_all(&rolled_back);
+            let _ = app.try_run("ROLLBACK");
         }
         let numbers = written.committed..written.committed + count;
-        let contents: Vec<String> = numbers
+        let contents: Vec<Event> = numbers
             .clone()
             .map(|number| content(&mut random, Some(number)))
             .collect();
-        match commit(&mut client, &contents) {
+        match commit(&mut app, &contents) {
             Ok(()) => {
                 gate.committed.fetch_add(count, Ordering::Relaxed);
             }
             Err(_) => {
                 // Without an answer nobody knows what became of it.
                 written.unknown.extend(numbers);
-                client = found(DEADLINE, "the server back", || Client::connect(url, NoTls).ok());
+                app = found(DEADLINE, "the server back", || door.open().ok());
             }
         }
         written.committed += count;
     }
 }
 
-fn commit(client: &mut Client, contents: &[String]) -> Result<(), postgres::Error> {
-    let mut transaction = client.transaction()?;
-    transaction.emit_all("outbox", contents)?;
-    transaction.commit()
+fn commit(app: &mut App, contents: &[Event]) -> Result<(), AppError> {
+    app.try_run("BEGIN")?;
+    app.emit_all(contents)?;
+    app.try_run("COMMIT")
 }
 
 /// What a load committed.

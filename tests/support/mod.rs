@@ -1,10 +1,15 @@
 //! What the tests share: servers, a bed of one's own on them, the binary as a child, and readers of what came out.
 
+pub mod any_bed;
+pub mod app;
 pub mod bed;
 pub mod cli;
+pub mod db;
 pub mod kafka;
 pub mod load;
 pub mod mysql;
+pub mod mysql_bed;
+pub mod plot;
 pub mod postgres;
 pub mod relay;
 pub mod server;
@@ -14,7 +19,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use any_bed::{ANY_OUTBOX, Bed};
+pub use app::Event;
 pub use bed::{OUTBOX, TestBed};
+pub use db::Db;
+pub(crate) use db::over_each;
 pub use postgres::{Emit, message};
 pub use wait::{DEADLINE, eventually, found};
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tailpost::position::{Position, PostgresPosition};
+use tailpost::position::{MysqlPosition, Position, PostgresPosition};
 use tempfile::TempDir;
 
 use super::{DEADLINE, eventually, found};
@@ -93,10 +93,25 @@ impl Relay {
     }
 
     /// The saved position as a value; None before the first save.
-    pub fn saved(&self) -> Option<PostgresPosition> {
+    pub fn position(&self) -> Option<Position> {
         let position = self.checkpoint()?["position"].take();
-        let Position::Postgres(position) = serde_json::from_value(position).expect("a position");
-        Some(position)
+        Some(serde_json::from_value(position).expect("a position"))
+    }
+
+    /// The same, of PostgreSQL.
+    pub fn saved(&self) -> Option<PostgresPosition> {
+        match self.position()? {
+            Position::Postgres(position) => Some(position),
+            other => panic!("{other} is of another database"),
+        }
+    }
+
+    /// The same, of MySQL or MariaDB.
+    pub fn saved_mysql(&self) -> Option<MysqlPosition> {
+        match self.position()? {
+            Position::Mysql(position) => Some(position),
+            other => panic!("{other} is of another database"),
+        }
     }
 
     /// ERROR lines fail a test at its end; those with this text are what it is about.

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::mysql::{Flavor, Mysql};
-use super::{unique_name, variable};
+use super::{Db, unique_name, variable};
 
 /// A PostgreSQL server's addresses, each of one database: as the connector, the application and the administrator.
 #[derive(Debug, Clone)]
@@ -77,6 +77,14 @@ impl OwnServer {
         let kind = format!("TAILPOST_TEST_{}_KIND", flavor.name().to_uppercase());
         let kind = std::env::var(kind).unwrap_or_else(|_| flavor.name().to_owned());
         Self::start(&kind, &[("OPTS", options)])
+    }
+
+    /// Any of the databases, with options of its own.
+    pub fn of(db: Db, options: &str) -> Self {
+        match db.flavor() {
+            None => Self::postgres(options),
+            Some(flavor) => Self::mysql(flavor, options),
+        }
     }
 
     /// Kafka with broker settings, such as `message.max.bytes=2000000`.
