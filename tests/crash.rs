@@ -1,41 +1,88 @@
 //! Ends that nobody asked for. Whatever the moment, nothing is lost and order is kept; what comes again was not saved yet.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
 
 use rand::Rng;
-use tailpost::position::Lsn;
+use tailpost::position::Position;
 
+use crate::support::app::Door;
 use crate::support::kafka::Record;
 use crate::support::load::{Load, Plan, identity};
-use crate::support::relay::Relay;
-use crate::support::{DEADLINE, OUTBOX, TestBed, eventually, heavy};
+use crate::support::mysql::Flavor;
+use crate::support::place::Place;
+use crate::support::server::OwnServer;
+use crate::support::{ANY_OUTBOX, Bed, DEADLINE, Db, eventually, heavy, over_each};
 
-#[test]
-fn sigkill_at_random_moments_loses_nothing_and_repeats_only_what_was_not_saved() {
-    let _alone = heavy();
-    let bed = TestBed::new();
-    bed.kafka.create_topic(&bed.events(), 4, &[]);
-    let mut relay = bed.relay(OUTBOX);
-    let lives = 10;
+/// For the rest of a large load on a machine that others use too.
+const LONG: Duration = Duration::from_secs(180);
+
+/// How a database is loaded, and how often the connector is killed meanwhile.
+struct Trial {
+    plan: Plan,
+    lives: u64,
+    /// Messages in one transaction among the others.
+    large: u64,
+}
+
+fn trial(db: Db) -> Trial {
+    let (messages, lives, large) = match db {
+        Db::Postgres | Db::Mysql => (100_000, 10, 200_000),
+        Db::Mariadb => (50_000, 5, 50_000),
+    };
     let plan = Plan {
         connections: 4,
         keys: 1000,
-        messages: 100_000,
+        messages,
         batch: 20,
     };
+    Trial { plan, lives, large }
+}
+
+/// MariaDB's binlog compresses by the server's settings.
+fn server(db: Db) -> Option<OwnServer> {
+    let compressing = "--log-bin-compress=ON --log-bin-compress-min-len=10";
+    (db == Db::Mariadb).then(|| OwnServer::mysql(Flavor::Mariadb, compressing))
+}
+
+/// On MySQL every other connection compresses its transactions.
+fn doors(bed: &Bed) -> Vec<Door> {
+    let mut doors = vec![bed.door.clone()];
+    if let Bed::Mysql(bed) = bed
+        && bed.flavor() == Flavor::Mysql
+    {
+        // The administrator's, whom the server lets do so.
+        let mut compressing = Door::new(Db::Mysql, &bed.database.mysql.admin_url);
+        compressing.settings = "SET SESSION binlog_transaction_compression = ON".to_owned();
+        doors.push(compressing);
+    }
+    doors
+}
+
+over_each!(sigkill_at_random_moments_loses_nothing_and_repeats_only_what_was_not_saved);
+fn sigkill_at_random_moments_loses_nothing_and_repeats_only_what_was_not_saved(db: Db) {
+    let _alone = heavy();
+    let server = server(db);
+    let bed = Bed::with(db, server.as_ref(), None);
+    bed.kafka.create_topic(&bed.events(), 4, &[]);
+    let mut relay = bed.relay(ANY_OUTBOX);
+    let Trial { plan, lives, large } = trial(db);
     relay.start();
     relay.wait_ready();
-    let load = Load::start_held(&bed, plan);
+    let mut load = Load::start_held_by(&doors(&bed), plan);
     let mut starts = Vec::new();
     for life in 1..=lives {
         load.allow(plan.messages / lives);
+        if life == lives / 2 {
+            load.add_transaction(large);
+        }
         // At most what this life was allowed in addition, so that it comes to it whatever the former ones left.
         let enough = rand::rng().random_range(0..plan.messages / lives);
         eventually(DEADLINE, &format!("{enough} published in life {life}"), || {
             relay.published() >= enough
         });
         relay.sigkill();
-        let saved = saved(&relay);
+        let saved = relay.position();
         relay.start();
         relay.wait_ready();
         // The killed one's sockets are long closed: what comes to the topic from here on is this life's.
@@ -49,7 +96,7 @@ fn sigkill_at_random_moments_loses_nothing_and_repeats_only_what_was_not_saved()
     relay.sigterm();
     assert_eq!(relay.wait_exit(DEADLINE), 0);
     relay.start_with(&["--once"]);
-    assert_eq!(relay.wait_exit(DEADLINE), 0);
+    assert_eq!(relay.wait_exit(LONG), 0);
     let mut reader = bed.reader(&["events"]);
     let records = reader.all();
     let account = committed.account(records);
@@ -65,14 +112,9 @@ fn sigkill_at_random_moments_loses_nothing_and_repeats_only_what_was_not_saved()
 
 /// What was known when a life began.
 struct Start {
-    saved: Lsn,
+    /// None: there was no checkpoint yet, which the first save makes on MySQL and MariaDB.
+    saved: Option<Position>,
     ends: BTreeMap<i32, i64>,
-}
-
-fn saved(relay: &Relay) -> Lsn {
-    let checkpoint = relay.checkpoint().expect("a checkpoint is saved when the slot is made");
-    let base = checkpoint["position"]["postgres"]["base"].as_str().expect("a base");
-    base.parse().expect("an LSN")
 }
 
 fn assert_ids_stay(records: &[Record]) {
@@ -87,22 +129,19 @@ fn assert_ids_stay(records: &[Record]) {
     assert_eq!(events.len(), ids.len(), "two events have one id");
 }
 
-/// A derived id begins with the commit's LSN: one below what was saved when a life began must not come from that life.
+/// What was saved when a life began must not come from that life.
 fn assert_saved_is_not_repeated(records: &[Record], starts: &[Start]) {
     for record in records {
         let id = record.header("df-event-id").expect("an event id");
-        let commit = u64::from_str_radix(&id[..16], 16).expect("a position");
         let life = starts
             .iter()
             .rposition(|start| record.offset >= start.ends[&record.partition]);
-        let Some(start) = life.map(|life| &starts[life]) else {
+        let Some(saved) = life.and_then(|life| starts[life].saved.as_ref()) else {
             continue;
         };
-        // The end of a commit record is behind its LSN.
         assert!(
-            commit >= start.saved.0,
-            "{record:?} was saved at {} when its life began",
-            start.saved
+            !Place::of(id).is_done(saved),
+            "{record:?} was saved at {saved} when its life began"
         );
     }
 }

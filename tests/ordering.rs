@@ -1,46 +1,40 @@
 //! One order: that of the commits, and a key's partition is the one that Java's clients would choose.
 
-use tailpost::position::Lsn;
+use tailpost::position::LogPlace;
 
-use crate::support::{DEADLINE, Emit, OUTBOX, TestBed, eventually};
+use crate::support::{ANY_OUTBOX, Bed, DEADLINE, Db, Emit, Event, OUTBOX, TestBed, eventually, over_each};
 
-#[test]
-fn interleaved_transactions_come_in_the_order_of_their_commits_and_come_once() {
-    let bed = TestBed::new();
-    let mut relay = bed.relay(OUTBOX);
+over_each!(interleaved_transactions_come_in_the_order_of_their_commits_and_come_once);
+fn interleaved_transactions_come_in_the_order_of_their_commits_and_come_once(db: Db) {
+    let bed = Bed::new(db);
+    let mut relay = bed.relay(ANY_OUTBOX);
     relay.start();
     relay.wait_ready();
     let (mut a, mut b) = (bed.app(), bed.app());
-    let mut confirmed: Vec<Lsn> = bed.confirmed().into_iter().collect();
+    let mut done: Vec<LogPlace> = bed.done(&relay).into_iter().collect();
     let mut reader = bed.reader(&["events"]);
-    let mut received = 0;
+    let mut count = 0;
     for round in 0..5 {
-        let message = |number: u32| format!(r#"{{"payload": "{round}.{number}"}}"#);
-        let mut first = a.transaction().unwrap();
-        first.emit("outbox", &message(1));
-        b.emit("outbox", &message(2));
-        // Relayed and confirmed while the other is open.
-        received += 1;
-        relay.wait_settled(received);
-        confirmed.extend(bed.confirmed());
-        first.emit("outbox", &message(3));
-        first.commit().unwrap();
-        received += 2;
-        relay.wait_settled(received);
-        confirmed.extend(bed.confirmed());
+        let event = |number: u32| Event::of(format!(r#""{round}.{number}""#));
+        a.begin();
+        a.emit(&event(1));
+        b.emit(&event(2));
+        // Relayed and done with while the other is open.
+        count += 1;
+        relay.wait_published(count);
+        done.extend(bed.done(&relay));
+        a.emit(&event(3));
+        a.commit();
+        count += 2;
+        relay.wait_published(count);
+        done.extend(bed.done(&relay));
     }
-    let end: Lsn = bed
-        .admin()
-        .query_one("SELECT pg_current_wal_flush_lsn()::text", &[])
-        .unwrap()
-        .get::<_, &str>(0)
-        .parse()
-        .unwrap();
-    eventually(DEADLINE, "everything confirmed", || {
-        confirmed.extend(bed.confirmed());
-        bed.confirmed() >= Some(end)
+    let end = bed.log_end();
+    eventually(DEADLINE, "everything done with", || {
+        done.extend(bed.done(&relay));
+        bed.is_done(&relay, &end)
     });
-    assert!(confirmed.is_sorted(), "{confirmed:?}");
+    assert!(done.is_sorted(), "{done:?}");
     for _ in 0..3 {
         relay.sigkill();
         relay.start();

@@ -5,14 +5,14 @@ use std::time::Duration;
 use rand::Rng;
 
 use crate::support::load::{Load, Plan};
-use crate::support::{DEADLINE, OUTBOX, TestBed, eventually, heavy};
+use crate::support::{ANY_OUTBOX, Bed, DEADLINE, Db, eventually, heavy, over_each};
 
-#[test]
-fn sigterm_under_load_loses_and_doubles_nothing() {
+over_each!(sigterm_under_load_loses_and_doubles_nothing);
+fn sigterm_under_load_loses_and_doubles_nothing(db: Db) {
     let _alone = heavy();
-    let bed = TestBed::new();
+    let bed = Bed::new(db);
     bed.kafka.create_topic(&bed.events(), 4, &[]);
-    let mut relay = bed.relay(OUTBOX);
+    let mut relay = bed.relay(ANY_OUTBOX);
     let lives = 5;
     let plan = Plan {
         connections: 4,
@@ -21,7 +21,7 @@ fn sigterm_under_load_loses_and_doubles_nothing() {
         batch: 10,
     };
     relay.start();
-    // The slot is made at the first start; only what is written from then on is promised.
+    // PostgreSQL's slot is made at the first start; only what is written from then on is promised.
     relay.wait_ready();
     let load = Load::start_held(&bed, plan);
     for life in 1..=lives {

@@ -2,10 +2,9 @@
 
 use std::ops::Deref;
 
-use tailpost::position::Lsn;
+use tailpost::position::{LogPlace, Lsn};
 
 use super::app::App;
-use super::mysql::Engine;
 use super::mysql_bed::MysqlBed;
 use super::plot::Plot;
 use super::relay::Relay;
@@ -73,14 +72,6 @@ impl Bed {
         }
     }
 
-    /// The same with another kind of outbox table, where it is a table.
-    pub fn kept_by(self, engine: Engine) -> Self {
-        if let Self::Mysql(bed) = &self {
-            bed.remake_outbox(engine);
-        }
-        self
-    }
-
     pub fn db(&self) -> Db {
         self.door.db
     }
@@ -120,6 +111,17 @@ impl Bed {
             (Self::Postgres(bed), LogEnd::Lsn(end)) => bed.confirmed() >= Some(*end),
             (Self::Mysql(_), LogEnd::Mysql(end)) => relay.saved_mysql().is_some_and(|saved| end.are_in(&saved.base)),
             (_, end) => panic!("{end:?} is of another database"),
+        }
+    }
+
+    /// How far the log is done with.
+    pub fn done(&self, relay: &Relay) -> Option<LogPlace> {
+        match self {
+            Self::Postgres(bed) => bed.confirmed().map(|confirmed| LogPlace {
+                file: 0,
+                offset: confirmed.0,
+            }),
+            Self::Mysql(_) => relay.position().map(|saved| saved.log_place()),
         }
     }
 

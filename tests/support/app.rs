@@ -52,11 +52,6 @@ impl Event {
         self
     }
 
-    pub fn topic(mut self, topic: impl Into<String>) -> Self {
-        self.topic = Some(topic.into());
-        self
-    }
-
     /// The columns that are texts, with their names.
     fn texts(&self) -> [(&'static str, Option<&str>); 5] {
         [
@@ -168,6 +163,21 @@ impl App {
 
     pub fn rollback(&mut self) {
         self.run("ROLLBACK");
+    }
+
+    /// Makes the log longer by about this many MB, by a table that is of no pipeline.
+    pub fn write_elsewhere(&mut self, megabytes: u32) {
+        let rows = match self {
+            Self::Postgres(_) => "SELECT n, repeat(md5(n::text), 30) FROM generate_series(1, 1000) n",
+            Self::Mysql(_) => {
+                "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1000) \
+                 SELECT n, REPEAT(SHA2(n, 256), 15) FROM n"
+            }
+        };
+        self.run("CREATE TABLE neighbour (n int, pad varchar(1000))");
+        for _ in 0..megabytes {
+            self.run(&format!("INSERT INTO neighbour {rows}"));
+        }
     }
 
     /// Writes an event.

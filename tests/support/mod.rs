@@ -9,6 +9,7 @@ pub mod kafka;
 pub mod load;
 pub mod mysql;
 pub mod mysql_bed;
+pub mod place;
 pub mod plot;
 pub mod postgres;
 pub mod relay;

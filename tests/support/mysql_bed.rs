@@ -53,8 +53,7 @@ impl MysqlBed {
             Flavor::Mariadb => Db::Mariadb,
         };
         let plot = Plot::new(&database.name, brokers, Door::new(db, &database.mysql.app_url));
-        let engine = engine(&mut database.admin());
-        make_outbox(&mut database.app(), engine);
+        make_outbox(&mut database.app(), engines(&mut database.admin())[0]);
         let start = match gtids(flavor, &mut database.connector()).to_string() {
             none if none.is_empty() => "earliest".to_owned(),
             gtids => format!("{{gtid: '{gtids}'}}"),
@@ -64,6 +63,11 @@ impl MysqlBed {
 
     pub fn flavor(&self) -> Flavor {
         self.database.mysql.flavor
+    }
+
+    /// Those that the server has, BLACKHOLE first.
+    pub fn engines(&self) -> Vec<Engine> {
+        engines(&mut self.admin())
     }
 
     /// Makes the empty outbox table anew.
@@ -115,7 +119,7 @@ impl MysqlBed {
 
     /// The server's connections that this relay's process holds, each with what it does.
     pub fn connections_of(&self, relay: &Relay) -> Vec<(u64, String)> {
-        let ports = local_ports(relay.pid());
+        let ports = relay.running_pid().map(local_ports).unwrap_or_default();
         let listed: Vec<(u64, String, String)> = self
             .admin()
             .query("SELECT ID, HOST, COMMAND FROM information_schema.PROCESSLIST")
@@ -133,23 +137,13 @@ impl MysqlBed {
         let (id, _) = connections.find(|(_, command)| command.starts_with("Binlog Dump"))?;
         Some(id)
     }
-
-    /// How many connections the server sends its binlog by, to anybody.
-    pub fn dump_count(&self) -> u64 {
-        let statement = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND LIKE 'Binlog Dump%'";
-        self.admin()
-            .query_first(statement)
-            .expect("count connections")
-            .expect("a count")
-    }
 }
 
-/// BLACKHOLE where there is one: it keeps nothing but what the binlog has.
-fn engine(admin: &mut Conn) -> Engine {
+fn engines(admin: &mut Conn) -> Vec<Engine> {
     let statement = "SELECT COUNT(*) FROM information_schema.ENGINES WHERE ENGINE = 'BLACKHOLE' AND SUPPORT <> 'NO'";
     match admin.query_first::<u32, _>(statement).expect("list engines") {
-        Some(0) | None => Engine::Innodb,
-        Some(_) => Engine::Blackhole,
+        Some(0) | None => vec![Engine::Innodb],
+        Some(_) => vec![Engine::Blackhole, Engine::Innodb],
     }
 }
 

@@ -158,6 +158,11 @@ impl Relay {
         child.id().try_into().expect("a pid")
     }
 
+    /// None: it is not running.
+    pub fn running_pid(&self) -> Option<i32> {
+        self.child.is_some().then(|| self.pid())
+    }
+
     /// The log of this life.
     pub fn log(&self) -> String {
         self.log.lock().unwrap()[self.life..].join("\n")
