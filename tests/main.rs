@@ -34,6 +34,7 @@ mod outbox;
 mod policies;
 mod refusal;
 mod resume;
+mod resume_postgres;
 mod rows;
 mod shutdown;
 mod slot;
