@@ -3,7 +3,9 @@
 use crate::support::load::{Load, Plan};
 use crate::support::relay::Relay;
 use crate::support::server::{OwnServer, Postgres};
-use crate::support::{DEADLINE, Emit, OUTBOX, TestBed, eventually, heavy, message, variable};
+use crate::support::{
+    ANY_OUTBOX, Bed, DEADLINE, Db, Emit, Event, OUTBOX, TestBed, eventually, heavy, message, over_each,
+};
 
 const PLAN: Plan = Plan {
     connections: 4,
@@ -12,14 +14,9 @@ const PLAN: Plan = Plan {
     batch: 20,
 };
 
-/// A server of its own with the shared broker.
-fn bed_on(server: &OwnServer) -> TestBed {
-    TestBed::on(server.addresses(), &variable("TAILPOST_TEST_KAFKA"))
-}
-
-/// One message, by this life as its `count`th.
-fn publish(bed: &TestBed, relay: &mut Relay, count: u64) {
-    bed.app().emit("outbox", &message("Order", "1", "Created", "{}"));
+/// One event, by this life as its `count`th.
+fn publish(bed: &Bed, relay: &mut Relay, count: u64) {
+    bed.app().emit(&Event::of("{}").key("1"));
     relay.wait_published(count);
 }
 
@@ -30,17 +27,25 @@ fn under_way(relay: &Relay, load: &Load, more: u64) {
     eventually(DEADLINE, "the load is under way", || relay.published() >= enough);
 }
 
-#[test]
-fn a_fast_shutdown_does_not_wait_for_an_idle_reader() {
-    let server = OwnServer::postgres("");
-    let bed = bed_on(&server);
-    let mut relay = bed.relay(OUTBOX);
+/// How the log says that the server shuts down.
+fn shutting_down(db: Db) -> &'static str {
+    match db {
+        Db::Postgres => "the server is shutting down",
+        Db::Mysql | Db::Mariadb => "is started again",
+    }
+}
+
+over_each!(a_server_that_shuts_down_does_not_wait_for_an_idle_reader);
+fn a_server_that_shuts_down_does_not_wait_for_an_idle_reader(db: Db) {
+    let server = OwnServer::of(db, "");
+    let bed = Bed::on(db, &server);
+    let mut relay = bed.relay(ANY_OUTBOX);
     relay.start();
     relay.wait_ready();
     publish(&bed, &mut relay, 1);
-    bed.wait_confirmed_to_the_end();
+    bed.wait_done_to_the_end(&relay);
     server.down();
-    relay.wait_log("the server is shutting down");
+    relay.wait_log(shutting_down(db));
     relay.wait_not_ready("waiting: ");
     server.up();
     relay.wait_ready();
@@ -48,13 +53,13 @@ fn a_fast_shutdown_does_not_wait_for_an_idle_reader() {
     bed.reader(&["events"]).exactly(2);
 }
 
-#[test]
-fn a_fast_shutdown_does_not_wait_for_a_stuck_sink() {
+over_each!(a_server_that_shuts_down_does_not_wait_for_a_stuck_sink);
+fn a_server_that_shuts_down_does_not_wait_for_a_stuck_sink(db: Db) {
     let _alone = heavy();
-    let (server, broker) = (OwnServer::postgres(""), OwnServer::kafka(""));
-    let bed = TestBed::on(server.addresses(), &broker.brokers());
+    let (server, broker) = (OwnServer::of(db, ""), OwnServer::kafka(""));
+    let bed = Bed::with(db, Some(&server), Some(&broker));
     bed.kafka.create_topic(&bed.events(), 4, &[]);
-    let small = format!("{OUTBOX}  delivery: {{max_in_flight_events: 500, stall_timeout: 10m}}\n");
+    let small = format!("{ANY_OUTBOX}  delivery: {{max_in_flight_events: 500, stall_timeout: 10m}}\n");
     let mut relay = bed.relay(&small);
     relay.start();
     relay.wait_ready();
@@ -67,47 +72,49 @@ fn a_fast_shutdown_does_not_wait_for_a_stuck_sink() {
     });
     load.allow(PLAN.messages);
     server.down();
-    relay.wait_log("the server is shutting down");
+    if db == Db::Postgres {
+        relay.wait_log(shutting_down(db));
+    }
     server.up();
     frozen.thaw();
     let committed = load.finish();
     relay.wait_ready();
-    bed.wait_confirmed_to_the_end();
+    bed.wait_done_to_the_end(&relay);
     committed.account(bed.reader(&["events"]).all()).assert_exact();
 }
 
-#[test]
-fn a_postgres_that_crashes_under_load_loses_and_doubles_nothing() {
+over_each!(a_server_that_crashes_or_is_restarted_under_load_loses_and_doubles_nothing);
+fn a_server_that_crashes_or_is_restarted_under_load_loses_and_doubles_nothing(db: Db) {
     let _alone = heavy();
-    let server = OwnServer::postgres("");
-    let bed = bed_on(&server);
+    let server = OwnServer::of(db, "");
+    let bed = Bed::on(db, &server);
     bed.kafka.create_topic(&bed.events(), 4, &[]);
-    let mut relay = bed.relay(OUTBOX);
+    let mut relay = bed.relay(ANY_OUTBOX);
     relay.start();
     relay.wait_ready();
     let load = Load::start_held(&bed, PLAN);
-    for _ in 0..3 {
+    for end in [OwnServer::kill, OwnServer::down, OwnServer::kill] {
         under_way(&relay, &load, PLAN.messages / 4);
-        server.kill();
+        end(&server);
         server.up();
         relay.wait_ready();
     }
     load.allow(PLAN.messages);
     let committed = load.finish();
-    bed.wait_confirmed_to_the_end();
+    bed.wait_done_to_the_end(&relay);
     relay.metrics().expect("/metrics answers").assert_accounted();
     committed.account(bed.reader(&["events"]).all()).assert_exact();
 }
 
-#[test]
-fn a_broker_that_is_frozen_beyond_timeouts_and_one_that_crashes_lose_nothing() {
+over_each!(a_broker_that_is_frozen_beyond_timeouts_and_one_that_crashes_lose_nothing);
+fn a_broker_that_is_frozen_beyond_timeouts_and_one_that_crashes_lose_nothing(db: Db) {
     let _alone = heavy();
     let broker = OwnServer::kafka("");
-    let bed = TestBed::on(Postgres::shared(), &broker.brokers());
+    let bed = Bed::with(db, None, Some(&broker));
     bed.kafka.create_topic(&bed.events(), 4, &[]);
     // Requests run into their timeout, a minute by default, again and again.
     let impatient = "brokers: '<brokers>', client_conf: {socket.timeout.ms: 2000}";
-    let mut relay = bed.relay(&OUTBOX.replace("brokers: '<brokers>'", impatient));
+    let mut relay = bed.relay(&ANY_OUTBOX.replace("brokers: '<brokers>'", impatient));
     relay.start();
     relay.wait_ready();
     let load = Load::start_held(&bed, PLAN);
@@ -132,7 +139,14 @@ fn a_broker_that_is_frozen_beyond_timeouts_and_one_that_crashes_lose_nothing() {
     relay.wait_published(committed.count());
     let account = committed.account(bed.reader(&["events"]).all());
     account.assert_exact();
-    assert_eq!(relay.count_log(away), 2, "{}", relay.log());
+    // Said once each time, whatever the number of requests that failed; so impatient, it may find a busy broker away too.
+    assert!(relay.count_log(away) >= 2, "{}", relay.log());
+    assert_eq!(
+        relay.count_log(away),
+        relay.count_log("Kafka answers again"),
+        "{}",
+        relay.log()
+    );
     assert_eq!(relay.metric("tailpost_restarts_total", &[]), 0.0, "{}", relay.log());
 }
 
@@ -167,20 +181,24 @@ fn a_broker_that_is_away_at_the_start_and_a_topic_that_nobody_makes_are_waited_f
     relay.rewrite(&bed.fill(&more));
     relay.start();
     relay.wait_ready();
-    publish(&bed, &mut relay, 1);
+    bed.app().emit("outbox", &message("Order", "1", "Created", "{}"));
+    relay.wait_published(1);
     assert_eq!(bed.kafka.ends(&bed.topic("more")).len(), 3);
     bed.reader(&["more"]).exactly(1);
     bed.reader(&["events"]).exactly(1);
 }
 
-#[test]
-fn a_postgres_that_is_away_at_the_start_is_waited_for() {
-    let server = OwnServer::postgres("");
-    let bed = bed_on(&server);
+over_each!(a_server_that_is_away_at_the_start_is_waited_for);
+fn a_server_that_is_away_at_the_start_is_waited_for(db: Db) {
+    let server = OwnServer::of(db, "");
+    let bed = Bed::on(db, &server);
     server.down();
-    let mut relay = bed.relay(OUTBOX);
+    let mut relay = bed.relay(ANY_OUTBOX);
     relay.start();
-    relay.wait_not_ready("waiting: connect to PostgreSQL at 127.0.0.1");
+    relay.wait_not_ready(match db {
+        Db::Postgres => "waiting: connect to PostgreSQL at 127.0.0.1",
+        Db::Mysql | Db::Mariadb => "waiting: connect to 127.0.0.1",
+    });
     eventually(DEADLINE, "several tries", || {
         relay.metric("tailpost_restarts_total", &[]) >= 4.0
     });
@@ -190,11 +208,11 @@ fn a_postgres_that_is_away_at_the_start_is_waited_for() {
     publish(&bed, &mut relay, 1);
 }
 
-#[test]
-fn a_silent_server_is_noticed_and_read_again_when_it_wakes() {
-    let server = OwnServer::postgres("");
-    let bed = bed_on(&server);
-    let mut relay = bed.relay(OUTBOX);
+over_each!(a_silent_server_is_noticed_and_read_again_when_it_wakes);
+fn a_silent_server_is_noticed_and_read_again_when_it_wakes(db: Db) {
+    let server = OwnServer::of(db, "");
+    let bed = Bed::on(db, &server);
+    let mut relay = bed.relay(ANY_OUTBOX);
     relay.start();
     relay.wait_ready();
     publish(&bed, &mut relay, 1);

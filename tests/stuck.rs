@@ -3,10 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use mysql::prelude::Queryable;
+
 use crate::support::load::{Load, Plan};
+use crate::support::mysql_bed::MysqlBed;
 use crate::support::relay::Relay;
 use crate::support::server::{OwnServer, Postgres};
-use crate::support::{DEADLINE, OUTBOX, TestBed, eventually, heavy};
+use crate::support::{ANY_OUTBOX, Bed, DEADLINE, Db, Event, TestBed, eventually, heavy, over_each};
 
 const PLAN: Plan = Plan {
     connections: 2,
@@ -17,7 +20,7 @@ const PLAN: Plan = Plan {
 
 /// With room for this many events.
 fn with_room(events: u64, more: &str) -> String {
-    format!("{OUTBOX}  delivery: {{max_in_flight_events: {events}{more}}}\n")
+    format!("{ANY_OUTBOX}  delivery: {{max_in_flight_events: {events}{more}}}\n")
 }
 
 /// Some of the load is through, the rest is written and as much as may be is in flight.
@@ -36,7 +39,8 @@ fn a_broker_frozen_for_longer_than_wal_sender_timeout_costs_no_connection() {
     bed.kafka.create_topic(&bed.events(), 4, &[]);
     let timeout_s = 5;
     let impatient = format!("<dsn>?options=-c%20wal_sender_timeout%3D{timeout_s}s");
-    let mut relay = bed.relay(&with_room(500, "").replace("<dsn>", &impatient));
+    let source = format!("id: src1, dsn: '{impatient}', slot: <slot>, publication: <publication>");
+    let mut relay = bed.relay(&with_room(500, "").replace("<source>", &source));
     relay.start();
     relay.wait_ready();
     let walsender = bed.active_pid().expect("the slot is in use");
@@ -67,10 +71,52 @@ fn a_broker_frozen_for_longer_than_wal_sender_timeout_costs_no_connection() {
     committed.account(bed.reader(&["events"]).all()).assert_exact();
 }
 
-#[test]
-fn a_sink_stuck_for_stall_timeout_frees_the_server_until_there_is_room() {
+over_each!(a_broker_frozen_for_longer_than_net_write_timeout_costs_no_connection: mysql, mariadb);
+fn a_broker_frozen_for_longer_than_net_write_timeout_costs_no_connection(db: Db) {
+    let _alone = heavy();
+    let flavor = db.flavor().expect("a binlog");
+    let (server, broker) = (OwnServer::mysql(flavor, "--net-write-timeout=2"), OwnServer::kafka(""));
+    let bed = MysqlBed::with(flavor, Some(&server), &broker.brokers());
+    let mut relay = bed.relay(&with_room(10, ""));
+    relay.start();
+    relay.wait_ready();
+    let reading = bed.dump_of(&relay).expect("the binlog is read");
+    let mut app = bed.door.open().unwrap();
+    app.emit(&Event::of("{}"));
+    relay.wait_published(1);
+    let frozen = broker.freeze();
+    // More than all buffers in between take, so that the server must wait.
+    let large = Event::of(format!("\"{}\"", "x".repeat(500_000)));
+    for _ in 0..20 {
+        app.emit_all(&vec![large.clone(); 3]).unwrap();
+    }
+    eventually(DEADLINE, "as much in flight as may be", || {
+        relay.metric("tailpost_in_flight_events", &[]) >= 10.0
+    });
+    // Nobody else asks this server for the log's end, and the connector each four seconds.
+    let listings = || -> u64 {
+        let row: Option<(String, u64)> = bed
+            .admin()
+            .query_first("SHOW GLOBAL STATUS LIKE 'Com_show_binlogs'")
+            .unwrap();
+        row.expect("a counter").1
+    };
+    let before = listings();
+    eventually(DEADLINE, "questions for longer than the timeout", || {
+        listings() > before + 1
+    });
+    assert_eq!(bed.dump_of(&relay), Some(reading));
+    frozen.thaw();
+    relay.wait_published(61);
+    assert_eq!(bed.dump_of(&relay), Some(reading));
+    assert_eq!(relay.metric("tailpost_restarts_total", &[]), 0.0, "{}", relay.log());
+    bed.reader(&["events"]).exactly(61);
+}
+
+over_each!(a_sink_stuck_for_stall_timeout_frees_the_server_until_there_is_room);
+fn a_sink_stuck_for_stall_timeout_frees_the_server_until_there_is_room(db: Db) {
     let broker = OwnServer::kafka("");
-    let bed = TestBed::on(Postgres::shared(), &broker.brokers());
+    let bed = Bed::with(db, None, Some(&broker));
     bed.kafka.create_topic(&bed.events(), 4, &[]);
     let mut relay = bed.relay(&with_room(200, ", stall_timeout: 1s"));
     relay.start();
@@ -83,7 +129,7 @@ fn a_sink_stuck_for_stall_timeout_frees_the_server_until_there_is_room() {
     let said = relay.wait_log("connection closed until there is room");
     assert!(said.contains("nothing could be handed over"), "{said}");
     relay.wait_not_ready("nothing could be handed over");
-    eventually(DEADLINE, "nobody reads the slot", || bed.active_pid().is_none());
+    eventually(DEADLINE, "nobody reads the log", || bed.reader_of(&relay).is_none());
     wait_stuck(&relay, &load, 200);
     assert_eq!(
         relay.count_log("connection closed until there is room"),
@@ -98,10 +144,10 @@ fn a_sink_stuck_for_stall_timeout_frees_the_server_until_there_is_room() {
     committed.account(bed.reader(&["events"]).all()).assert_exact();
 }
 
-#[test]
-fn sigterm_with_a_stuck_sink_ends_when_drain_timeout_is_over_and_a_second_one_at_once() {
+over_each!(sigterm_with_a_stuck_sink_ends_when_drain_timeout_is_over_and_a_second_one_at_once);
+fn sigterm_with_a_stuck_sink_ends_when_drain_timeout_is_over_and_a_second_one_at_once(db: Db) {
     let broker = OwnServer::kafka("");
-    let bed = TestBed::on(Postgres::shared(), &broker.brokers());
+    let bed = Bed::with(db, None, Some(&broker));
     bed.kafka.create_topic(&bed.events(), 4, &[]);
     let mut relay = bed.relay(&with_room(200, ", drain_timeout: 1s"));
     relay.start();
@@ -116,7 +162,7 @@ fn sigterm_with_a_stuck_sink_ends_when_drain_timeout_is_over_and_a_second_one_at
     relay.sigterm();
     assert_eq!(relay.wait_exit(DEADLINE), 0, "{}", relay.log());
     assert_eq!(relay.count_log("drain_timeout is over"), 1, "{}", relay.log());
-    assert_eq!(bed.active_pid(), None);
+    assert_eq!(bed.reader_of(&relay), None);
 
     relay.rewrite(&bed.fill(&with_room(200, ", drain_timeout: 10m")));
     relay.start();
