@@ -1,10 +1,14 @@
 //! What comes out for what went in.
 
+use std::ops::RangeInclusive;
+
 use serde_json::{Value, json};
 
-use crate::support::app::App;
+use crate::support::app::{App, Door};
+use crate::support::mysql::{Engine, Flavor, Script};
+use crate::support::mysql_bed::MysqlBed;
 use crate::support::server::OwnServer;
-use crate::support::{ANY_OUTBOX, Bed, Db, Emit, Event, TestBed, over_each, variable};
+use crate::support::{ANY_OUTBOX, Bed, DEADLINE, Db, Emit, Event, TestBed, over_each, variable};
 
 /// The contract's first example, as it stands there.
 const EXAMPLE: &str = r#"apiVersion: deltaforge/v1
@@ -153,6 +157,161 @@ fn the_example_runs(pipeline: &str) {
     assert_eq!(rows[0]["source"]["schema"], "public");
     assert_eq!(rows[0]["source"]["table"], "orders");
     assert_eq!(rows[0]["ts_ms"], committed_ms);
+    assert_eq!(rows[1]["after"]["note"], "paid");
+    assert_eq!(rows[2]["before"]["id"], order);
+    assert_eq!(rows[2]["after"], Value::Null);
+}
+
+/// The contract's example of several outboxes, as it stands there.
+const TWO_OUTBOXES: &str = r#"apiVersion: deltaforge/v1
+kind: Pipeline
+metadata:
+  name: shop-events
+spec:
+  source:
+    type: mysql
+    config:
+      id: m1
+      dsn: ${MYSQL_DSN}
+      tables: [shop.orders, shop.orders_outbox, shop.payments_outbox]
+      outbox: {tables: ["shop.*_outbox"]}
+  processors:
+    - {type: outbox, tables: [orders_outbox], topic: "orders.${event_type}", raw_payload: true}
+    - {type: outbox, tables: [payments_outbox], topic: "payments.${event_type}", raw_payload: true, columns: {payload: data}}
+  sinks:
+    - {type: kafka, config: {id: k1, brokers: "${KAFKA_BROKERS}", topic: events.default}}
+"#;
+
+over_each!(the_example_of_two_outboxes_runs_unchanged: mysql, mariadb);
+fn the_example_of_two_outboxes_runs_unchanged(db: Db) {
+    the_example_of_two_outboxes_runs(db, TWO_OUTBOXES);
+}
+
+over_each!(the_example_of_two_outboxes_runs_unchanged_in_our_own_version: mysql, mariadb);
+fn the_example_of_two_outboxes_runs_unchanged_in_our_own_version(db: Db) {
+    the_example_of_two_outboxes_runs(
+        db,
+        &TWO_OUTBOXES.replace("apiVersion: deltaforge/v1", "apiVersion: tailpost/v1"),
+    );
+}
+
+/// Its database's name is fixed, so it has a server of its own; its topics' names too, so each run is told by its order.
+fn the_example_of_two_outboxes_runs(db: Db, pipeline: &str) {
+    let flavor = db.flavor().expect("a binlog");
+    let server = OwnServer::mysql(flavor, "");
+    let bed = MysqlBed::on(flavor, &server);
+    bed.admin()
+        .run("CREATE DATABASE shop; GRANT ALL ON shop.* TO app@'%'")
+        .unwrap();
+    let shop = bed.database.mysql.in_database("shop");
+    let mut app = Door::new(db, &shop.app_url).open().unwrap();
+    app.run("CREATE TABLE orders (id VARCHAR(64) PRIMARY KEY, total DECIMAL(10,2), note TEXT) ENGINE = InnoDB");
+    let mut relay = bed
+        .relay(pipeline)
+        .env("MYSQL_DSN", &shop.url)
+        .env("KAFKA_BROKERS", &bed.kafka.brokers);
+    relay.start();
+    relay.wait_ready();
+    for (engine, published) in bed.engines().into_iter().zip([5, 10]) {
+        println!("{engine:?}");
+        let order = format!("{}-{engine:?}", bed.name);
+        let (before, after) = write_to_two_outboxes(&mut app, engine, &order);
+        relay.wait_published(published);
+        // MariaDB notes whole seconds.
+        let before = if db == Db::Mariadb {
+            before / 1000 * 1000
+        } else {
+            before
+        };
+        assert_two_outboxes_arrived(&bed, &mut app, &order, before..=after);
+    }
+    relay.sigterm();
+    assert_eq!(relay.wait_exit(DEADLINE), 0);
+}
+
+/// White space, number text and a duplicate key: bytes that a parser would not give back.
+const TOLD: &str = r#"{"total" : 12.50, "items":[ ], "a":1, "a":2}"#;
+
+/// An order with its events, one that is rolled back, and changes of the order. Gives the server's time before and after
+/// the first transaction.
+fn write_to_two_outboxes(app: &mut App, engine: Engine, order: &str) -> (i64, i64) {
+    app.run(&format!(
+        "DROP TABLE IF EXISTS orders_outbox, payments_outbox;
+         CREATE TABLE orders_outbox (id CHAR(3), aggregate_type VARCHAR(64), aggregate_id VARCHAR(64),
+           event_type VARCHAR(64), payload JSON) ENGINE = {engine:?};
+         CREATE TABLE payments_outbox (number BIGINT AUTO_INCREMENT PRIMARY KEY, aggregate_id VARCHAR(64),
+           event_type VARCHAR(64), data LONGTEXT) ENGINE = {engine:?}"
+    ));
+    let before = server_time_ms(app);
+    app.begin();
+    app.run(&format!(
+        "INSERT INTO orders VALUES ('{order}', 12.50, 'new');
+         INSERT INTO orders_outbox VALUES ('e-1', 'Order', '{order}', 'created', '{TOLD}');
+         INSERT INTO payments_outbox (aggregate_id, event_type, data) VALUES ('{order}', 'asked', '{TOLD}')"
+    ));
+    app.commit();
+    let after = server_time_ms(app);
+    app.begin();
+    app.run(&format!(
+        "INSERT INTO orders_outbox VALUES ('e-2', 'Order', '{order}', 'created', '\"rolled back\"')"
+    ));
+    app.rollback();
+    app.run(&format!("UPDATE orders SET note = 'paid' WHERE id = '{order}'"));
+    app.run(&format!("DELETE FROM orders WHERE id = '{order}'"));
+    (before, after)
+}
+
+fn assert_two_outboxes_arrived(bed: &MysqlBed, app: &mut App, order: &str, committed_ms: RangeInclusive<i64>) {
+    let of_order = |topic: &str| {
+        let mut reader = bed.kafka.reader(&[topic.to_owned()]);
+        reader.all();
+        let mine = |text: Option<&str>| text.is_some_and(|text| text.contains(order));
+        reader.records.retain(|record| mine(record.key_text()));
+        reader.records
+    };
+    let header = |name: &str, text: &str| (name.to_owned(), Some(text.as_bytes().to_vec()));
+    let created = of_order("orders.created");
+    assert_eq!(created.len(), 1, "{created:?}");
+    assert_eq!(created[0].key_text(), Some(order));
+    // What the server stores as JSON it prints so; MariaDB stores the text.
+    let printed = app.text(match bed.flavor() {
+        Flavor::Mysql => r#"SELECT CAST(CAST('{"total" : 12.50, "items":[ ], "a":1, "a":2}' AS JSON) AS CHAR)"#,
+        Flavor::Mariadb => r#"SELECT '{"total" : 12.50, "items":[ ], "a":1, "a":2}'"#,
+    });
+    assert_eq!(created[0].value_text(), Some(printed.as_str()));
+    assert!(
+        committed_ms.contains(&created[0].timestamp_ms),
+        "{committed_ms:?} {created:?}"
+    );
+    assert_eq!(
+        created[0].headers,
+        [
+            header("df-event-id", "e-1"),
+            header("df-aggregate-type", "Order"),
+            header("df-aggregate-id", order),
+            header("df-event-type", "created"),
+        ]
+    );
+
+    let asked = of_order("payments.asked");
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    assert_eq!(asked[0].value_text(), Some(TOLD));
+    assert_eq!(asked[0].timestamp_ms, created[0].timestamp_ms);
+    // No column is named so: the id is of the place in the log.
+    let id = asked[0].header("df-event-id").expect("an event id");
+    assert!(id.ends_with("/shop.payments_outbox/1"), "{id}");
+
+    let rows: Vec<Value> = of_order("events.default")
+        .iter()
+        .map(|record| serde_json::from_slice(record.value.as_deref().unwrap()).unwrap())
+        .collect();
+    let operations: Vec<&str> = rows.iter().map(|row| row["op"].as_str().unwrap()).collect();
+    assert_eq!(operations, ["c", "u", "d"]);
+    assert_eq!(rows[0]["before"], Value::Null);
+    assert_eq!(rows[0]["after"], json!({"id": order, "total": "12.50", "note": "new"}));
+    assert_eq!(rows[0]["source"]["table"], "orders");
+    assert_eq!(rows[0]["ts_ms"], created[0].timestamp_ms);
+    assert_eq!(rows[1]["before"]["note"], "new");
     assert_eq!(rows[1]["after"]["note"], "paid");
     assert_eq!(rows[2]["before"]["id"], order);
     assert_eq!(rows[2]["after"], Value::Null);
