@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::relay::Relay;
 use crate::support::server::OwnServer;
-use crate::support::{Emit, OUTBOX, TestBed, eventually, heavy};
+use crate::support::{ANY_OUTBOX, Bed, Db, Event, eventually, heavy, over_each};
 
 /// Of which some 20 MB are the development build's own code.
 const BOUND: u64 = 60 << 20;
@@ -17,25 +17,34 @@ fn assert_small(relay: &Relay) {
     assert!(peak < BOUND, "peak of resident memory: {peak} bytes");
 }
 
-/// `count` messages in one transaction each thousand, with a payload of so many bytes.
-fn fill(bed: &TestBed, count: u32, payload: u32) {
-    let content = r#"'{"aggregate_type": "Order", "aggregate_id": "' || n || '", "event_type": "Created", "payload": "' || repeat('x', $2::int) || '"}'"#;
-    let statement =
-        format!("SELECT count(pg_logical_emit_message(true, 'outbox', {content})) FROM generate_series(1, $1::int) n");
-    let mut app = bed.app();
+/// `count` events in one transaction each thousand, with a payload of so many bytes.
+fn fill(bed: &Bed, count: u32, payload: u32) {
     let each = 1000;
+    let statement = match bed.db() {
+        Db::Postgres => format!(
+            r#"SELECT count(pg_logical_emit_message(true, 'outbox',
+               '{{"aggregate_type": "Order", "aggregate_id": "' || n || '", "event_type": "Created", "payload": "' || repeat('x', {payload}) || '"}}'))
+               FROM generate_series(1, {each}) n"#
+        ),
+        Db::Mysql | Db::Mariadb => format!(
+            r#"INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+               WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {each})
+               SELECT 'Order', n, 'Created', CONCAT('"', REPEAT('x', {payload}), '"') FROM n"#
+        ),
+    };
+    let mut app = bed.app();
     for _ in 0..count / each {
-        app.execute(&statement, &[&(each as i32), &(payload as i32)]).unwrap();
+        app.run(&statement);
     }
 }
 
-#[test]
-fn draining_half_a_million_messages_takes_little_memory() {
+over_each!(draining_half_a_million_events_takes_little_memory);
+fn draining_half_a_million_events_takes_little_memory(db: Db) {
     let _alone = heavy();
-    let server = OwnServer::postgres("");
-    let bed = TestBed::on(server.addresses(), &crate::support::variable("TAILPOST_TEST_KAFKA"));
+    let server = OwnServer::of(db, "");
+    let bed = Bed::on(db, &server);
     bed.kafka.create_topic(&bed.events(), 6, &[]);
-    let mut relay = bed.relay(OUTBOX);
+    let mut relay = bed.relay(ANY_OUTBOX);
     relay.start_with(&["--once"]);
     assert_eq!(relay.wait_exit(LONG), 0);
     fill(&bed, 500_000, 190);
@@ -49,12 +58,12 @@ fn draining_half_a_million_messages_takes_little_memory() {
 fn a_gigabyte_that_waits_for_a_broker_takes_little_memory() {
     let _alone = heavy();
     let (server, broker) = (OwnServer::postgres(""), OwnServer::kafka(""));
-    let bed = TestBed::on(server.addresses(), &broker.brokers());
+    let bed = Bed::with(Db::Postgres, Some(&server), Some(&broker));
     bed.kafka.create_topic(&bed.events(), 6, &[]);
-    let mut relay = bed.relay(OUTBOX);
+    let mut relay = bed.relay(ANY_OUTBOX);
     relay.start();
     relay.wait_ready();
-    bed.app().emit("outbox", "{\"payload\": 1}");
+    bed.app().emit(&Event::of("1"));
     relay.wait_published(1);
     let frozen = broker.freeze();
     fill(&bed, 50_000, 20_000);
@@ -71,11 +80,14 @@ fn a_gigabyte_that_waits_for_a_broker_takes_little_memory() {
 }
 
 /// As many bytes are in flight as may be, and stay so while the server hears from us some times.
-fn wait_full(relay: &Relay, bed: &TestBed) {
+fn wait_full(relay: &Relay, bed: &Bed) {
     // The gauge is a turn of work behind.
     eventually(LONG, "as much in flight as may be", || {
         relay.metric("tailpost_in_flight_bytes", &[]) > 32e6
     });
+    let Bed::Postgres(bed) = bed else {
+        panic!("a server that notes replies")
+    };
     let reply = || -> Option<String> {
         let statement = "SELECT max(reply_time)::text FROM pg_stat_replication";
         bed.admin().query_one(statement, &[]).unwrap().get(0)
