@@ -39,10 +39,12 @@ servers-test:
 	@$(MAKE) --no-print-directory demo
 	@$(MAKE) --no-print-directory demo DB=mysql
 
-# What depends on the server most: the example, ways in, slots that are lost, shutdowns and crashes. Not part of `test`.
+# What depends on the server most: the example, ways in, slots that are lost, shutdowns and crashes, places inside
+# transactions. Not part of `test`.
 VERSIONS ?= pg15 pg16 pg17 pg18 mysql mysql80 mariadb106 mariadb mariadb114 mariadb11
-OF_EACH_PG := delivery::the_example connection::each slot:: refusal::a_server outage::a_fast outage::a_postgres
-OF_EACH_MYSQL := mysql_servers::
+OF_EACH_PG := delivery::the_example connection::each slot:: refusal::a_server outage::a_server --skip ::mysql --skip ::mariadb
+OF_EACH_MYSQL := _keeps_through_a_crash delivery::an_event delivery::the_example_of ordering::interleaved outage::a_server \
+	policies::rows resume::killed standby:: --skip ::postgres
 
 test-versions: ## a part of the tests over every PostgreSQL, MySQL and MariaDB that can be fetched here
 	tools/servers.sh with pg mysql mariadb kafka -- $(MAKE) --no-print-directory versions-test
@@ -51,8 +53,10 @@ versions-test:
 	set -e; for version in $(VERSIONS); do echo "--- $$version"; tools/servers.sh bin $$version; \
 	case $$version in \
 	pg*) TAILPOST_TEST_PG_KIND=$$version cargo test --test main $(LOCKED) -- $(OF_EACH_PG);; \
-	mysql*) TAILPOST_TEST_MYSQL_KIND=$$version cargo test --test main $(LOCKED) -- $(OF_EACH_MYSQL);; \
-	mariadb*) TAILPOST_TEST_MARIADB_KIND=$$version cargo test --test main $(LOCKED) -- $(OF_EACH_MYSQL);; \
+	mysql*) TAILPOST_TEST_MYSQL_KIND=$$version env -u TAILPOST_TEST_MYSQL_URL tools/servers.sh with $$version -- \
+	  cargo test --test main $(LOCKED) -- $(OF_EACH_MYSQL) --skip ::mariadb;; \
+	mariadb*) TAILPOST_TEST_MARIADB_KIND=$$version env -u TAILPOST_TEST_MARIADB_URL tools/servers.sh with $$version -- \
+	  cargo test --test main $(LOCKED) -- $(OF_EACH_MYSQL) --skip ::mysql;; \
 	esac; done
 
 # The development profile: everything is built already after `make check`, and the demo measures nothing.
