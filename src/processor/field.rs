@@ -268,7 +268,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A row's cell; one that was left unchanged as the old row has it, if it does.
+/// A row's cell; one that was left unchanged as the old row has it, if it does. So is one that an UPDATE's new row lacks
+/// (`binlog_row_image=MINIMAL`), such as the key.
 pub(super) fn cell<'a>(row: &'a Row, old: Option<&'a Row>, column: usize) -> Option<&'a Value> {
     let value = row.values.get(column)?;
     let old_value = || {
@@ -277,7 +278,7 @@ pub(super) fn cell<'a>(row: &'a Row, old: Option<&'a Row>, column: usize) -> Opt
             .filter(|old| !matches!(old, Value::Absent | Value::Unchanged))
     };
     match value {
-        Value::Unchanged => Some(old_value().unwrap_or(value)),
+        Value::Unchanged | Value::Absent => Some(old_value().unwrap_or(value)),
         _ => Some(value),
     }
 }
