@@ -26,16 +26,6 @@ pub(super) struct Tables {
     /// The server does not tell upper case from lower in names (`lower_case_table_names`), and keeps them in lower case.
     fold_names: bool,
     by_id: HashMap<u64, Described>,
-    /// From information_schema, by `schema.table`, for logs that don't name columns.
-    from_schema: HashMap<Arc<str>, FromSchema>,
-}
-
-#[derive(Debug)]
-struct FromSchema {
-    /// None: it is not there any more.
-    table: Option<DescribedTable>,
-    /// The log's description that it was asked for.
-    asked_for: Bytes,
 }
 
 /// A table as the log described it.
@@ -47,6 +37,10 @@ pub(super) struct Described {
     pub(super) name: Arc<str>,
     /// None: nothing of ours.
     pub(super) selection: Option<Selection>,
+    /// What information_schema said of it, where the log does not say enough; None inside: it is not there any more.
+    /// Belongs to the id, which a table gets anew when it is altered: its new columns can look the same in a log that
+    /// does not name them.
+    from_schema: Option<Option<DescribedTable>>,
     /// Made when rows are to be read.
     plan: Option<Arc<TablePlan>>,
 }
@@ -72,7 +66,6 @@ impl Tables {
             flavor,
             fold_names,
             by_id: HashMap::new(),
-            from_schema: HashMap::new(),
         }
     }
 
@@ -117,6 +110,7 @@ impl Tables {
             body: Bytes::copy_from_slice(body),
             name,
             selection,
+            from_schema: None,
             plan: None,
         };
         self.by_id.insert(id, described);
@@ -137,16 +131,10 @@ impl Tables {
         }
         let map = TableMap::parse(&described.body, self.flavor)
             .map_err(|error| Missing::Failed(PlanFailure::TableMap(error)))?;
-        let asked = self.from_schema.get(&described.name);
-        if asked.is_none() && map.needs_description() {
+        if described.from_schema.is_none() && map.needs_description() {
             return Err(Missing::Description);
         }
-        let planned = match TablePlan::new(&map, asked.and_then(|asked| asked.table.as_ref())) {
-            // The table changed since it was asked about: once more.
-            Err(_) if asked.is_some_and(|asked| asked.asked_for != described.body) => {
-                self.from_schema.remove(&described.name);
-                return Err(Missing::Description);
-            }
+        let planned = match TablePlan::new(&map, described.from_schema.as_ref().and_then(Option::as_ref)) {
             // The table is another one by now, or gone; the log may say enough by itself.
             Err(error) => TablePlan::new(&map, Some(&map.described_by_itself())).map_err(|_| error),
             planned => planned,
@@ -158,10 +146,8 @@ impl Tables {
 
     /// Takes what information_schema says of a table.
     pub(super) fn describe_from_schema(&mut self, id: u64, table: Option<DescribedTable>) {
-        if let Some(described) = self.by_id.get(&id) {
-            let asked_for = described.body.clone();
-            self.from_schema
-                .insert(Arc::clone(&described.name), FromSchema { table, asked_for });
+        if let Some(described) = self.by_id.get_mut(&id) {
+            described.from_schema = Some(table);
         }
     }
 }
