@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::cell::{CellError, Printer};
 use super::plan::TablePlan;
 use super::reader::{ReadError, Reader, bit};
-use crate::row::{Row, Value};
+use crate::row::{ColumnKind, Row, Value};
 use crate::source::mysql::RowsKind;
 
 /// A changed row: only an UPDATE has both sides.
@@ -69,6 +69,8 @@ struct Walk<'p> {
     plan: &'p TablePlan,
     before: Option<Image>,
     after: Option<Image>,
+    /// New rows begin with their value options.
+    has_value_options: bool,
 }
 
 /// The columns that one side of each row holds.
@@ -83,8 +85,11 @@ impl<'p> Rows<'p> {
     /// with the column count.
     ///
     /// # Errors
-    /// The event is not of this plan's table, or its rows can't be told apart.
+    /// The event is not of this plan's table, its rows can't be told apart, or it holds differences of documents.
     pub(crate) fn new(plan: &'p TablePlan, kind: RowsKind, body: Bytes) -> Result<Self, RowError> {
+        if kind == RowsKind::PartialUpdate {
+            return Err(RowError::PartialUpdate { table: full_name(plan) });
+        }
         let (walk, at) = Walk::new(plan, kind, &body)?;
         let printer = Printer::new(plan, body.clone());
         Ok(Self {
@@ -119,7 +124,8 @@ impl<'p> Rows<'p> {
     }
 }
 
-/// Counts an event's rows without reading their values. `body` is as for [`Rows::new`].
+/// Counts an event's rows without reading their values, also where they hold differences of documents. `body` is as for
+/// [`Rows::new`].
 ///
 /// # Errors
 /// As [`Rows::new`], or a row is cut.
@@ -153,9 +159,6 @@ impl Iterator for Rows<'_> {
 
 impl<'p> Walk<'p> {
     fn new(plan: &'p TablePlan, kind: RowsKind, body: &Bytes) -> Result<(Self, usize), RowError> {
-        if kind == RowsKind::PartialUpdate {
-            return Err(RowError::PartialUpdate { table: full_name(plan) });
-        }
         let mut reader = Reader::new(body);
         let in_event = |source| RowError::Event {
             table: full_name(plan),
@@ -182,7 +185,12 @@ impl<'p> Walk<'p> {
             RowsKind::Delete => (Some(image()?), None),
             RowsKind::Update | RowsKind::PartialUpdate => (Some(image()?), Some(image()?)),
         };
-        let walk = Self { plan, before, after };
+        let walk = Self {
+            plan,
+            before,
+            after,
+            has_value_options: kind == RowsKind::PartialUpdate,
+        };
         // No number of such rows would reach the end.
         if walk.is_bare() && !reader.is_empty() {
             let (table, found) = (full_name(plan), reader.rest().len());
@@ -255,20 +263,43 @@ impl<'p> Walk<'p> {
 
     /// Passes over one row.
     fn pass(&self, reader: &mut Reader<'_>) -> Result<(), RowError> {
-        for image in self.before.iter().chain(&self.after) {
-            let nulls = reader
-                .take("bitmap of NULLs", image.null_bytes)
-                .map_err(|source| self.in_event(source))?;
-            let mut present_count = 0;
-            for (index, cell) in self.plan.cells().iter().enumerate() {
-                if !bit(&image.present, index) {
-                    continue;
-                }
-                if !bit(nulls, present_count) {
-                    cell.take(reader).map_err(|source| self.cut(index, source))?;
-                }
-                present_count += 1;
+        if let Some(before) = &self.before {
+            self.pass_side(before, reader)?;
+        }
+        if let Some(after) = &self.after {
+            if self.has_value_options {
+                self.pass_value_options(reader).map_err(|source| self.in_event(source))?;
             }
+            self.pass_side(after, reader)?;
+        }
+        Ok(())
+    }
+
+    /// Which documents are differences: a bit for each JSON column of the table, if any is. A difference has a length before
+    /// it as a document has.
+    fn pass_value_options(&self, reader: &mut Reader<'_>) -> Result<(), ReadError> {
+        const PARTIAL_JSON_UPDATES: u64 = 1;
+        if reader.lenenc("value options")? & PARTIAL_JSON_UPDATES != 0 {
+            let columns = self.plan.table().columns.iter();
+            let documents = columns.filter(|column| column.kind == ColumnKind::Json).count();
+            reader.take("bitmap of differences", documents.div_ceil(8))?;
+        }
+        Ok(())
+    }
+
+    fn pass_side(&self, image: &Image, reader: &mut Reader<'_>) -> Result<(), RowError> {
+        let nulls = reader
+            .take("bitmap of NULLs", image.null_bytes)
+            .map_err(|source| self.in_event(source))?;
+        let mut present_count = 0;
+        for (index, cell) in self.plan.cells().iter().enumerate() {
+            if !bit(&image.present, index) {
+                continue;
+            }
+            if !bit(nulls, present_count) {
+                cell.take(reader).map_err(|source| self.cut(index, source))?;
+            }
+            present_count += 1;
         }
         Ok(())
     }
