@@ -96,9 +96,9 @@ fn format(config: &config::Mysql, facts: &ServerFacts, findings: &mut Vec<Findin
     });
     findings.push(match setting("binlog_row_metadata") {
         "FULL" => Finding::good("binlog_row_metadata", "FULL"),
-        _ => Finding::warning(
+        found => Finding::warning(
             "binlog_row_metadata",
-            "MINIMAL: the binlog does not name columns, so information_schema is asked, which knows them only as they are now: rows written before an ALTER TABLE can halt the pipeline; SET GLOBAL binlog_row_metadata = 'FULL'",
+            format!("{found}: the binlog does not name columns, so information_schema is asked, which knows them only as they are now: rows written before an ALTER TABLE can halt the pipeline; SET GLOBAL binlog_row_metadata = 'FULL'"),
         ),
     });
     if setting("binlog_row_value_options").contains("PARTIAL_JSON") {
