@@ -148,7 +148,8 @@ impl Stream {
         options: &StreamOptions,
     ) -> Result<End, MysqlError> {
         let end = loop {
-            let more = self.parse(options)?;
+            // What stands before an event that cannot be read goes out before that ends the stream.
+            let parsed = self.parse(options);
             if !self.begun && self.assembler.has_begun() {
                 self.begun = true;
                 options.announce(log);
@@ -160,6 +161,7 @@ impl Stream {
                     HandOver::GivenUp { batch, error } => return self.give_way(batch, error, log, &mut observed).await,
                 }
             }
+            let more = parsed?;
             if let Some(table) = self.assembler.unknown_table() {
                 let describing = schema::describe(&options.config, &options.tls, &table.name);
                 let described = tokio::select! {

@@ -19,48 +19,58 @@ impl Assembler {
         let place = self.place.clone();
         let statement = Statement::parse(text, schema).map_err(|source| MysqlError::Xid { place, source })?;
         let mut group = self.open_group("a statement")?;
-        let ends = match statement {
-            Statement::Begin => {
-                group.began = true;
-                false
-            }
-            Statement::XaStart(xid) => {
-                group.began = true;
-                group.xa = Some(xid);
-                false
-            }
+        match statement {
             Statement::XaCommit { xid, .. } => return self.decide(group, &xid, true),
             Statement::XaRollback(xid) => return self.decide(group, &xid, false),
-            Statement::Savepoint(name) => {
-                self.held.savepoint(name);
-                false
-            }
-            Statement::RollbackTo(name) => {
-                let undone = self.held.roll_back_to(&name);
-                self.too_late(&group, undone)?;
-                false
-            }
-            Statement::ReleaseSavepoint | Statement::XaEnd(_) => false,
-            Statement::Commit => true,
             Statement::Rollback => return self.end_undone(group),
-            Statement::Change { verb, target } => {
-                self.statement_form(&group, verb, target.as_ref())?;
-                group.is_alone()
-            }
-            Statement::Truncate { target } => {
-                if let Some(table) = target {
-                    self.truncate(&mut group, &table)?;
-                }
-                group.is_alone()
-            }
-            Statement::XaPrepare(_) | Statement::Other => group.is_alone(),
-        };
-        if ends {
+            _ => {}
+        }
+        let ends = self.statement(&mut group, statement);
+        // How far it was read counts also where it cannot be gone on with.
+        if matches!(ends, Ok(true)) {
             self.end(group);
         } else {
             self.group = Some(group);
         }
-        Ok(())
+        ends.map(drop)
+    }
+
+    /// Whether the statement ends its transaction.
+    fn statement(&mut self, group: &mut Group, statement: Statement) -> Result<bool, MysqlError> {
+        match statement {
+            Statement::Begin => {
+                group.began = true;
+                Ok(false)
+            }
+            Statement::XaStart(xid) => {
+                group.began = true;
+                group.xa = Some(xid);
+                Ok(false)
+            }
+            Statement::Savepoint(name) => {
+                self.held.savepoint(name);
+                Ok(false)
+            }
+            Statement::RollbackTo(name) => {
+                let undone = self.held.roll_back_to(&name);
+                self.too_late(group, undone)?;
+                Ok(false)
+            }
+            Statement::ReleaseSavepoint | Statement::XaEnd(_) => Ok(false),
+            Statement::Commit => Ok(true),
+            Statement::Change { verb, target } => {
+                self.statement_form(group, verb, target.as_ref())?;
+                Ok(group.is_alone())
+            }
+            Statement::Truncate { target } => {
+                if let Some(table) = target {
+                    self.truncate(group, &table)?;
+                }
+                Ok(group.is_alone())
+            }
+            Statement::XaPrepare(_) | Statement::Other => Ok(group.is_alone()),
+            Statement::XaCommit { .. } | Statement::XaRollback(_) | Statement::Rollback => Ok(true),
+        }
     }
 
     pub(super) fn rows(&mut self, rows: RowsEvent) -> Result<(), MysqlError> {

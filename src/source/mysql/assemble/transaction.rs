@@ -111,9 +111,13 @@ impl Assembler {
     /// The transaction ends by ROLLBACK. It is in the log for what cannot be undone, and its rows are not that.
     pub(super) fn end_undone(&mut self, group: Group) -> Result<(), MysqlError> {
         let undone = self.held.roll_back();
-        self.too_late(&group, undone)?;
-        self.end(group);
-        Ok(())
+        let acceptable = self.too_late(&group, undone);
+        match acceptable {
+            Ok(()) => self.end(group),
+            // How far it was read counts all the same.
+            Err(_) => self.group = Some(group),
+        }
+        acceptable
     }
 
     /// What was published cannot be taken back.
