@@ -64,6 +64,10 @@ pub enum MysqlError {
 
     #[error("the server is {found}, expected MySQL 8.0 or later, or MariaDB 10.6 or later")]
     Version { found: String },
+    #[error(
+        "the DSN's user may not replicate (the server says {code}: {message}): GRANT REPLICATION SLAVE ON *.* to the DSN's user"
+    )]
+    MayNotReplicate { code: u16, message: String },
     #[error("log_bin is off, so the server writes no binlog: set log_bin = ON (in its option file), then restart it")]
     BinlogOff,
     #[error(

@@ -12,10 +12,9 @@ use crate::telemetry::error_chain;
 
 use super::assemble::event_limit;
 use super::client::{Client, address};
-use super::dump;
 use super::error::MysqlError;
 use super::server::{LogGtids, ServerFacts};
-use super::session::connect;
+use super::session::{connect, register};
 use super::tables::SYSTEM_SCHEMAS;
 
 /// Looks at everything that matters and changes nothing.
@@ -56,10 +55,7 @@ async fn replication(config: &config::Mysql, tls: &Arc<ClientConfig>, findings: 
     let tried = async {
         let mut client = connect(config, tls).await?;
         // By an id of its own, so that the pipeline's stays in the server's list if it runs.
-        let id = config.server_id ^ 0x2000_0000;
-        client
-            .simple_command("register as a replica", &dump::register(id))
-            .await
+        register(&mut client, config.server_id ^ 0x2000_0000).await
     };
     findings.push(match tried.await {
         Ok(()) => Finding::good("replication", format!("allowed, as server_id {}", config.server_id)),

@@ -23,6 +23,9 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// The server sends a heartbeat when it has had nothing to send for so long.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
 
+/// ER_ACCESS_DENIED_ERROR
+const ACCESS_DENIED: u16 = 1045;
+
 /// Everything that is ready when the stream runs.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -77,9 +80,7 @@ pub(super) async fn open(
     for statement in dump::settings(facts.flavor, &plan.position, options.stall_timeout) {
         replication.query("prepare for the binlog", &statement).await?;
     }
-    replication
-        .simple_command("register as a replica", &dump::register(config.server_id))
-        .await?;
+    register(&mut replication, config.server_id).await?;
     let command = dump::command(config.server_id, &plan.position);
     let started = replication.start(&command).await?;
     Ok(Session {
@@ -91,6 +92,24 @@ pub(super) async fn open(
         facts,
         position: plan.position,
         gap: plan.gap,
+    })
+}
+
+/// Shows the server that this is a replica.
+///
+/// # Errors
+/// Where the user may not replicate, among others.
+pub(super) async fn register(client: &mut Client, server_id: u32) -> Result<(), MysqlError> {
+    let registered = client
+        .simple_command("register as a replica", &dump::register(server_id))
+        .await;
+    registered.map_err(|error| match error {
+        // Here it is no word on the log-in: servers answer so where the right is missing.
+        MysqlError::Server { source, .. } if source.code == ACCESS_DENIED => MysqlError::MayNotReplicate {
+            code: source.code,
+            message: source.message,
+        },
+        error => error,
     })
 }
 
