@@ -27,6 +27,7 @@ mod crash;
 mod delivery;
 mod gaps;
 mod memory;
+mod mysql_connection;
 mod mysql_servers;
 mod ordering;
 mod outage;
