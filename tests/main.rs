@@ -29,6 +29,7 @@ mod gaps;
 mod memory;
 mod mysql_connection;
 mod mysql_servers;
+mod mysql_statement;
 mod ordering;
 mod outage;
 mod outbox;
