@@ -127,12 +127,17 @@ option() { local v=${own}_$1 w=${family}_$1; echo "${!v-${!w-}}"; }
 
 # take_port [LABEL]: the port asked for, else that of the last start if it is free, else any free one.
 take_port() {
-  local label=${1:-} p variable file
+  local label=${1:-} p variable file i
   variable=${own}_${label:+${label^^}_}PORT file=$dir/port${label:+-$label}
   p=${!variable:-}
   if [ -z "$p" ]; then
     exec 8>"$base/locks/ports"; flock 8 # two servers that start at once must not pick the same one
     p=$(cat "$file" 2>/dev/null || echo 0)
+    # The threads of a server that was killed can hold it for a moment after its process is gone.
+    for ((i = 0; i < 100 && p != 0; i++)); do
+      listens "$p" || break
+      sleep 0.02
+    done
     while [ "$p" = 0 ] || listens "$p"; do
       p=$((20000 + RANDOM % 12000)) # below the range of outgoing connections
       ! grep -qsx "$p" "$base"/*/port* || p=0
