@@ -30,6 +30,7 @@ mod memory;
 mod mysql_connection;
 mod mysql_servers;
 mod mysql_statement;
+mod mysql_xa;
 mod ordering;
 mod outage;
 mod outbox;

@@ -3,6 +3,7 @@
 pub mod any_bed;
 pub mod app;
 pub mod bed;
+pub mod binlog;
 pub mod cli;
 pub mod db;
 pub mod kafka;
