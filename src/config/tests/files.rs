@@ -119,10 +119,18 @@ fn what_is_no_text_is_refused() {
 
 #[test]
 fn the_ready_files_load_without_a_note() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("pipelines");
-    for name in ["orders-postgres.yaml", "outbox-table-postgres.yaml", "shop-mysql.yaml"] {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for name in [
+        "pipelines/orders-postgres.yaml",
+        "pipelines/outbox-table-postgres.yaml",
+        "pipelines/shop-mysql.yaml",
+        "examples/orders-postgres/pipeline.yaml",
+        "examples/shop-mysql/pipeline.yaml",
+        "src/cli/demo/pipelines/postgres.yaml",
+        "src/cli/demo/pipelines/mysql.yaml",
+    ] {
         let loaded = load(&folder.join(name), &environment()).unwrap();
-        assert_eq!(loaded.notes, []);
+        assert_eq!(loaded.notes, [], "{name}");
     }
 }
 

@@ -137,7 +137,7 @@ pub(super) async fn start(
             server.arg("--binlog-format=ROW");
             (install, server)
         }
-        Database::Mysql | Database::Postgres => {
+        _ => {
             let mut install = daemon("mysqld");
             install.args(["--initialize-insecure", "--skip-log-bin"]);
             let mut server = daemon("mysqld");
