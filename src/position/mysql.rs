@@ -179,7 +179,8 @@ impl fmt::Display for RowCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, (table, rows)) in self.0.iter().enumerate() {
             let separator = if at > 0 { ", " } else { "" };
-            write!(f, "{separator}{rows} rows of {table}")?;
+            let unit = if *rows == 1 { "row" } else { "rows" };
+            write!(f, "{separator}{rows} {unit} of {table}")?;
         }
         Ok(())
     }
