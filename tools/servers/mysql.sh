@@ -7,7 +7,7 @@
 #                                             mariadb114  11.4.5, x86-64 only, without BLACKHOLE and ed25519
 #
 # On 127.0.0.1 and 127.0.0.2 (mariadb106 on the first only) and on the Unix socket `socket` in the server's folder, with
-# TLS (not mysql80: its OpenSSL 1.0 offers nothing for a certificate with an elliptic curve). Users and databases:
+# TLS (mysql80 offers none: its OpenSSL 1.0 cannot use a certificate with an elliptic curve). Users and databases:
 # mysql-init.sql, and below native_user where the server has mysql_native_password, ed25519_user where it has that plugin.
 # On the socket root needs no password.
 
@@ -161,9 +161,7 @@ socket = $dir/socket
 port = $(port)
 bind-address = 127.0.0.1$([[ $name = mariadb106* ]] || echo ,127.0.0.2)
 skip-name-resolve
-ssl-ca = $base/tls/ca.crt
-ssl-cert = $base/tls/server.crt
-ssl-key = $base/tls/server.key
+$(mysql_tls_settings)
 server-id = 1
 log-bin = binlog
 binlog-row-image = FULL
@@ -202,6 +200,13 @@ SETTINGS
       [ ! -e "$plugins/$plugin.so" ] || echo "plugin-load-add = $plugin"
     done
   fi
+}
+
+mysql_tls_settings() {
+  if [[ $name = mysql80* ]]; then echo 'ssl = OFF'; return; fi
+  echo "ssl-ca = $base/tls/ca.crt"
+  echo "ssl-cert = $base/tls/server.crt"
+  echo "ssl-key = $base/tls/server.key"
 }
 
 mysql_sql() {
