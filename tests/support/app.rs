@@ -107,7 +107,7 @@ impl Door {
     /// The server does not let it in.
     pub fn open(&self) -> Result<App, AppError> {
         let mut app = match self.db {
-            Db::Postgres => App::Postgres(Client::connect(&self.url, NoTls)?),
+            Db::Postgres => App::Postgres(Box::new(Client::connect(&self.url, NoTls)?)),
             Db::Mysql | Db::Mariadb => App::Mysql(Conn::new(Opts::from_url(&self.url)?)?),
         };
         if !self.settings.is_empty() {
@@ -119,7 +119,7 @@ impl Door {
 
 /// A connection. Without [`App::begin`] each call is a transaction of its own.
 pub enum App {
-    Postgres(Client),
+    Postgres(Box<Client>),
     Mysql(Conn),
 }
 
@@ -193,7 +193,7 @@ impl App {
         match self {
             Self::Postgres(client) => {
                 let messages: Vec<String> = events.iter().map(Event::message).collect();
-                Emit::emit_all(client, "outbox", &messages)?;
+                Emit::emit_all(client.as_mut(), "outbox", &messages)?;
             }
             Self::Mysql(conn) => {
                 let rows: Vec<String> = events.iter().map(Event::values).collect();
