@@ -14,7 +14,7 @@ use super::assemble::event_limit;
 use super::client::{Client, address};
 use super::error::MysqlError;
 use super::server::{LogGtids, ServerFacts};
-use super::session::{connect, register};
+use super::session::{connect, is_whole, register};
 use super::tables::SYSTEM_SCHEMAS;
 
 /// Looks at everything that matters and changes nothing.
@@ -76,7 +76,8 @@ fn format(config: &config::Mysql, facts: &ServerFacts, findings: &mut Vec<Findin
         ),
     });
     findings.push(match setting("binlog_row_image") {
-        "FULL" | "" => Finding::good("binlog_row_image", "FULL"),
+        "" => Finding::good("binlog_row_image", "FULL"),
+        found if is_whole(found) => Finding::good("binlog_row_image", found),
         found if config.outbox.is_empty() => Finding::warning(
             "binlog_row_image",
             format!("{found}: columns that an INSERT leaves to their default, and those that an UPDATE does not change, are missing from the records; SET GLOBAL binlog_row_image = 'FULL'"),

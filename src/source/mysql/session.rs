@@ -141,12 +141,18 @@ fn check_format(config: &config::Mysql, facts: &ServerFacts) -> Result<(), Mysql
         });
     }
     match facts.variables.get("binlog_row_image") {
-        Some(found) if found != "FULL" && !config.outbox.is_empty() => Err(MysqlError::RowImage {
+        Some(found) if !is_whole(found) && !config.outbox.is_empty() => Err(MysqlError::RowImage {
             found: found.to_owned(),
             reason: "an INSERT leaves out columns that have their default, so an outbox event could lack some",
         }),
         _ => Ok(()),
     }
+}
+
+/// Whether new rows come whole with this `binlog_row_image`. MariaDB's FULL_NODUP leaves out only what an UPDATE did not
+/// change, which the old row has.
+pub(super) fn is_whole(row_image: &str) -> bool {
+    matches!(row_image, "FULL" | "FULL_NODUP")
 }
 
 /// Rows of an XA transaction come when it is prepared: of one that is prepared already, and committed later, they lie before a
