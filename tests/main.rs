@@ -28,6 +28,7 @@ mod delivery;
 mod gaps;
 mod memory;
 mod mysql_connection;
+mod mysql_rows;
 mod mysql_servers;
 mod mysql_statement;
 mod mysql_xa;

@@ -1,0 +1,164 @@
+//! Changes that the log does not hold as whole rows: parts of rows, differences of documents, statements. What could
+//! become an event with something missing halts instead, behind everything that stands before it.
+
+use serde_json::{Value, json};
+
+use super::{OUTBOXES, TABLES, bed, envelopes, keys, only, relayed};
+use crate::support::mysql::Script;
+use crate::support::mysql_bed::MysqlBed;
+use crate::support::{DEADLINE, Db, over_each};
+
+/// The values that were sent up to now.
+fn sent(bed: &MysqlBed) -> Vec<String> {
+    let mut reader = bed.reader(&["events"]);
+    let values = reader
+        .all()
+        .iter()
+        .map(|record| record.value_text().unwrap().to_owned());
+    values.collect()
+}
+
+/// `binlog_row_image` of one connection of the application; the server's own is FULL.
+fn an_outbox_row_that_the_log_holds_in_part_halts_and_is_no_event(db: Db) {
+    for (image, insert, column) in [
+        (
+            "MINIMAL",
+            "INSERT INTO t_outbox (id, payload) VALUES (9, 'in part')",
+            "aggregate_id",
+        ),
+        (
+            "NOBLOB",
+            "INSERT INTO t_outbox (aggregate_id) VALUES ('in part')",
+            "payload",
+        ),
+    ] {
+        let bed = bed(db);
+        let mut admin = bed.admin();
+        admin
+            .run(&format!(
+                "CREATE TABLE t_outbox (id INT PRIMARY KEY DEFAULT 0, aggregate_id VARCHAR(20) DEFAULT 'k', payload TEXT)
+                     ENGINE = BLACKHOLE;
+                 INSERT INTO t_outbox VALUES (1, 'whole', 'before');
+                 SET SESSION binlog_row_image = '{image}';
+                 INSERT INTO t_outbox VALUES (2, 'whole', 'all columns'), (3, 'whole', 'all columns');
+                 {insert};
+                 SET SESSION binlog_row_image = 'FULL';
+                 INSERT INTO t_outbox VALUES (4, 'whole', 'behind')"
+            ))
+            .unwrap();
+        let mut relay = bed.relay(OUTBOXES);
+        let line = relay.fails();
+        let table = format!("`{}.t_outbox`", bed.name);
+        for text in ["binlog_row_image", &format!("`{column}`"), &table, "--accept-gap"] {
+            assert!(line.contains(text), "{image}: `{text}` is not in {line}");
+        }
+        let before = ["before", "all columns", "all columns"];
+        assert_eq!(sent(&bed), before, "{image}");
+        // The operator's word passes over it alone.
+        relay.start_with(&["--accept-gap"]);
+        relay.wait_settled(2);
+        assert_eq!(relay.skipped("invalid"), 1, "{image}");
+        relay.sigterm();
+        assert_eq!(relay.wait_exit(DEADLINE), 0);
+        assert_eq!(sent(&bed), [&before[..], &["behind"]].concat(), "{image}");
+    }
+}
+
+over_each!(an_outbox_row_that_the_log_holds_in_part_halts_and_is_no_event: mysql, mariadb);
+
+fn an_ordinary_row_that_the_log_holds_in_part_has_only_what_the_log_has(db: Db) {
+    let bed = bed(db);
+    let mut admin = bed.admin();
+    admin
+        .run(
+            "CREATE TABLE t (id INT PRIMARY KEY, a INT DEFAULT 1, b INT);
+             SET SESSION binlog_row_image = 'MINIMAL';
+             INSERT INTO t (id, b) VALUES (1, NULL);
+             UPDATE t SET a = 2;
+             DELETE FROM t",
+        )
+        .unwrap();
+    let records = relayed(&bed, TABLES, 3);
+    let shown: Vec<Value> = envelopes(&records)
+        .iter()
+        .map(|value| json!([value["op"], value["before"], value["after"]]))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            json!(["c", null, {"id": 1, "b": null}]),
+            // The key is as it was.
+            json!(["u", {"id": 1}, {"id": 1, "a": 2}]),
+            json!(["d", {"id": 1}, null]),
+        ]
+    );
+    assert_eq!(keys(&records), [Some(r#"{"id":1}"#); 3]);
+}
+
+over_each!(an_ordinary_row_that_the_log_holds_in_part_has_only_what_the_log_has: mysql, mariadb);
+
+/// `binlog_row_value_options = PARTIAL_JSON` of one connection.
+#[test]
+fn differences_of_json_documents_halt_an_ordinary_table_and_are_no_matter_to_an_outbox() {
+    let bed = bed(Db::Mysql);
+    let mut admin = bed.admin();
+    admin
+        .run(
+            r#"CREATE TABLE t (id INT PRIMARY KEY, document JSON);
+               CREATE TABLE t_outbox (id INT PRIMARY KEY, meta JSON, payload JSON, other JSON);
+               INSERT INTO t VALUES (1, JSON_OBJECT('a', REPEAT('x', 100), 'b', 1));
+               INSERT INTO t_outbox SELECT id, NULL, document, document FROM t;
+               INSERT INTO t_outbox SELECT id + 1, document, NULL, '[]' FROM t;
+               SET SESSION binlog_row_value_options = 'PARTIAL_JSON';
+               UPDATE t_outbox SET payload = JSON_SET(payload, '$.b', 2), other = JSON_ARRAY(id);
+               SET SESSION binlog_row_image = 'MINIMAL';
+               UPDATE t_outbox SET meta = JSON_SET(meta, '$.b', 2), other = JSON_SET(other, '$.b', 3), id = id + 10;
+               SET SESSION binlog_row_image = 'FULL';
+               INSERT INTO t_outbox VALUES (2, NULL, '"behind"', NULL);
+               UPDATE t SET document = JSON_SET(document, '$.b', 2)"#,
+        )
+        .unwrap();
+    let line = bed.relay(&only("t")).fails();
+    for text in ["PARTIAL_JSON", "binlog_row_value_options", &format!("{}.t", bed.name)] {
+        assert!(line.contains(text), "`{text}` is not in {line}");
+    }
+    assert_eq!(sent(&bed).len(), 1);
+
+    let mut relay = bed.relay(&OUTBOXES.replace("'<topic>'", "'<name>.outbox'"));
+    relay.start();
+    relay.wait_settled(7);
+    assert_eq!(relay.skipped("outbox_update"), 4);
+    let mut reader = bed.reader(&["outbox"]);
+    assert_eq!(reader.exactly(3)[2].value_text(), Some("\"behind\""));
+}
+
+/// With `binlog_format = MIXED` a statement is logged as rows only where it could do something else another time.
+fn what_stands_before_a_halt_is_sent_once_over_any_number_of_starts(db: Db) {
+    let bed = bed(db);
+    bed.admin()
+        .run(
+            "CREATE TABLE t_outbox (aggregate_id VARCHAR(36), payload VARCHAR(20));
+             INSERT INTO t_outbox VALUES ('k', 'before');
+             SET SESSION binlog_format = 'MIXED';
+             BEGIN;
+             INSERT INTO t_outbox VALUES (UUID(), 'as a row');
+             INSERT INTO t_outbox VALUES ('k', 'as a statement');
+             INSERT INTO t_outbox VALUES (UUID(), 'behind');
+             COMMIT",
+        )
+        .unwrap();
+    let mut relay = bed.relay(OUTBOXES);
+    for _ in 0..3 {
+        let line = relay.fails();
+        assert!(line.contains("binlog_format"), "{line}");
+        // Of a transaction that is not over nothing is sent yet.
+        assert_eq!(sent(&bed), ["before"]);
+    }
+    relay.start_with(&["--accept-gap"]);
+    relay.wait_settled(2);
+    relay.sigterm();
+    assert_eq!(relay.wait_exit(DEADLINE), 0);
+    assert_eq!(sent(&bed), ["before", "as a row", "behind"]);
+}
+
+over_each!(what_stands_before_a_halt_is_sent_once_over_any_number_of_starts: mysql, mariadb);
