@@ -3,7 +3,6 @@
 use std::io;
 use std::time::Duration;
 
-use crate::gtid::GtidSet;
 use crate::position::{BinlogPlace, MysqlPosition, ServerIdentity};
 use crate::source::Recovery;
 use crate::source::tls::{TlsSetupError, is_tls_verdict};
@@ -114,9 +113,17 @@ pub enum MysqlError {
     StartKind { given: &'static str, found: &'static str },
     #[error("`start` names the GTIDs {start}, of which the server lacks {missing}: {reason}")]
     StartMissing {
-        start: GtidSet,
+        start: String,
         missing: String,
         reason: &'static str,
+    },
+    #[error(
+        "`start` names {place}, where no event begins (the server says {code}: {message}): SHOW BINLOG EVENTS and mysqlbinlog tell where they do"
+    )]
+    StartInside {
+        place: BinlogPlace,
+        code: u16,
+        message: String,
     },
     #[error("`start` names {place}, which the server does not have; its binlog goes from {oldest} to {newest}")]
     StartPlace {

@@ -169,6 +169,26 @@ pub(super) async fn gtids_at(client: &mut Client, place: &BinlogPlace) -> Result
     }
 }
 
+/// ER_ERROR_WHEN_EXECUTING_COMMAND
+const WRONG_OFFSET: u16 = 1220;
+
+/// Refuses a place of MySQL's binlog at which no event begins, of which the stream itself says so only once it runs.
+pub(super) async fn check_event_at(client: &mut Client, place: BinlogPlace) -> Result<(), MysqlError> {
+    let statement = format!(
+        "SHOW BINLOG EVENTS IN {} FROM {} LIMIT 1",
+        quote(&place.file),
+        place.pos
+    );
+    match client.query("look for an event at a place", &statement).await {
+        Err(MysqlError::Server { source, .. }) if source.code == WRONG_OFFSET => Err(MysqlError::StartInside {
+            place,
+            code: source.code,
+            message: source.message,
+        }),
+        other => other.map(drop),
+    }
+}
+
 /// The server's settings, as text. Names that it does not have are missing.
 #[derive(Debug, Clone)]
 pub(super) struct Variables(HashMap<String, String>);

@@ -15,7 +15,7 @@ use super::assemble::event_limit;
 use super::client::{Client, Started};
 use super::dump;
 use super::error::MysqlError;
-use super::server::{Flavor, ServerFacts, gtids_at, quote};
+use super::server::{Flavor, ServerFacts, check_event_at, gtids_at, quote};
 use super::setup::plan;
 
 /// The lock's connection dies with us: a process that is stopped for this long, or cut off, loses its place to the next.
@@ -65,17 +65,21 @@ pub(super) async fn open(
     if fresh && config.start != MysqlStart::Earliest {
         warn_of_prepared(&mut control).await;
     }
-    let start_gtids = match (&config.start, facts.flavor) {
-        (MysqlStart::File { file, position }, Flavor::Mariadb) if fresh => {
-            let place = BinlogPlace {
-                file: file.as_str().into(),
-                pos: *position,
-            };
-            gtids_at(&mut control, &place).await?
-        }
+    let start_place = match &config.start {
+        MysqlStart::File { file, position } if fresh => Some(BinlogPlace {
+            file: file.as_str().into(),
+            pos: *position,
+        }),
+        _ => None,
+    };
+    let start_gtids = match (&start_place, facts.flavor) {
+        (Some(place), Flavor::Mariadb) => gtids_at(&mut control, place).await?,
         _ => None,
     };
     let plan = plan(from, &facts, &config.start, start_gtids.as_ref(), options.word, refused)?;
+    if let (Some(place), Flavor::Mysql) = (start_place, facts.flavor) {
+        check_event_at(&mut control, place).await?;
+    }
     let mut replication = connect(config, &tls).await?;
     for statement in dump::settings(facts.flavor, &plan.position, options.stall_timeout) {
         replication.query("prepare for the binlog", &statement).await?;

@@ -14,6 +14,9 @@ use super::server::{LogGtids, ServerFacts};
 /// The protocol asks for a place in a file with 32 bits.
 const LARGEST_OFFSET: u64 = u32::MAX as u64;
 
+const NEVER_HAD: &str = "it never had them";
+const WERE_PURGED: &str = "they come after the start and were purged; add them to it to do without them";
+
 /// How to begin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
@@ -110,12 +113,7 @@ fn resume(saved: &MysqlPosition, server: &ServerFacts) -> Result<MysqlPosition, 
                 };
                 return refuse(error, MysqlBase::Mariadb(reachable(done, server)), server.oldest());
             }
-            // Of two servers' GTIDs the server itself knows which came first, and refuses.
-            let lost = oldest.iter().find(|oldest| match begin.get(oldest.domain) {
-                Some(begin) => begin.server == oldest.server && begin.sequence < oldest.sequence,
-                None => true,
-            });
-            if let Some(gtid) = lost {
+            if let Some(gtid) = first_purged(begin, oldest) {
                 let error = purged(format!("transactions up to {gtid} are missing"));
                 return refuse(error, MysqlBase::Mariadb(reachable(done, server)), server.oldest());
             }
@@ -240,8 +238,9 @@ fn first_start(
             gtid_start(set, executed, purged)?;
             Ok(at(server, MysqlBase::Gtids(set.clone()), server.oldest()))
         }
-        // Where it lies in the log is for the server to find, and to refuse.
-        (MysqlStart::Gtid(GtidStart::Mariadb(gtids)), LogGtids::Mariadb { .. }) => {
+        // Where it lies in the log is for the server to find.
+        (MysqlStart::Gtid(GtidStart::Mariadb(gtids)), LogGtids::Mariadb { oldest, state, .. }) => {
+            mariadb_start(gtids, oldest, state)?;
             Ok(at(server, MysqlBase::Mariadb(gtids.clone()), server.oldest()))
         }
         (MysqlStart::Gtid(given), found) => Err(MysqlError::StartKind {
@@ -280,20 +279,45 @@ fn gtid_start(set: &GtidSet, executed: &GtidSet, purged: &GtidSet) -> Result<(),
     let unknown = set.difference(executed);
     if !unknown.is_empty() {
         return Err(MysqlError::StartMissing {
-            start: set.clone(),
+            start: set.to_string(),
             missing: unknown.to_string(),
-            reason: "it never had them",
+            reason: NEVER_HAD,
         });
     }
     let gone = purged.difference(set);
     if !gone.is_empty() {
         return Err(MysqlError::StartMissing {
-            start: set.clone(),
+            start: set.to_string(),
             missing: gone.to_string(),
-            reason: "they come after the start and were purged; add them to it to do without them",
+            reason: WERE_PURGED,
         });
     }
     Ok(())
+}
+
+/// The same, of each domain: its last one.
+fn mariadb_start(gtids: &MariadbGtids, oldest: &MariadbGtids, state: &[MariadbGtid]) -> Result<(), MysqlError> {
+    let missing = |gtid: MariadbGtid, reason| MysqlError::StartMissing {
+        start: gtids.to_string(),
+        missing: gtid.to_string(),
+        reason,
+    };
+    if let Some(unknown) = gtids.iter().find(|gtid| !was_logged(gtid, state)) {
+        return Err(missing(unknown, NEVER_HAD));
+    }
+    match first_purged(gtids, oldest) {
+        Some(gone) => Err(missing(gone, WERE_PURGED)),
+        None => Ok(()),
+    }
+}
+
+/// The first domain whose log begins behind what is to be read. Of two servers'
+/// GTIDs the server itself knows which came first, and refuses.
+fn first_purged(begin: &MariadbGtids, oldest: &MariadbGtids) -> Option<MariadbGtid> {
+    oldest.iter().find(|oldest| match begin.get(oldest.domain) {
+        Some(begin) => begin.server == oldest.server && begin.sequence < oldest.sequence,
+        None => true,
+    })
 }
 
 /// What was gone from the log before its oldest file.
