@@ -27,6 +27,7 @@ mod crash;
 mod delivery;
 mod gaps;
 mod memory;
+mod mysql_check;
 mod mysql_compressed;
 mod mysql_connection;
 mod mysql_gaps;
