@@ -89,6 +89,11 @@ impl Group {
         done.saturating_sub(seen)
     }
 
+    /// Whether rows that were done before are still to come, of any table.
+    pub(super) fn has_done_ahead(&self) -> bool {
+        self.done_rows.0.keys().any(|table| self.rows_done_ahead(table) > 0)
+    }
+
     /// Counts rows of a table and gives the number of the first.
     pub(super) fn count(&mut self, table: &Arc<str>, rows: u64) -> u64 {
         if self.current.as_ref().is_none_or(|(current, _)| current != table) {

@@ -23,18 +23,29 @@ pub(super) struct Held {
     savepoints: Vec<(String, u64)>,
     /// Events that were handed on already.
     handed_on: u64,
+    /// Rows that count as done since an earlier reading, all before those.
+    passed_over: u64,
 }
 
 /// Events were handed on that the transaction then took back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooLate {
-    pub(super) events: u64,
+    /// By this reading.
+    pub(super) handed_on: u64,
+    /// Rows that count as done since an earlier reading. They need not have been handed on: events behind them were, and
+    /// these may have been taken back before.
+    pub(super) passed_over: u64,
 }
 
 impl Held {
     pub(super) fn push(&mut self, event: ChangeEvent) {
         self.bytes += event.byte_len() + EVENT_BYTES;
         self.events.push(event);
+    }
+
+    /// Counts rows that are done since an earlier reading.
+    pub(super) fn pass_over(&mut self, rows: u64) {
+        self.passed_over += rows;
     }
 
     pub(super) fn skip(&mut self, reason: SkipReason, count: u64) {
@@ -70,11 +81,12 @@ impl Held {
     pub(super) fn commit(&mut self, events: &mut Vec<ChangeEvent>, skipped: &mut SkipCounts) {
         self.hand_on(events, skipped);
         self.handed_on = 0;
+        self.passed_over = 0;
         self.savepoints.clear();
     }
 
     pub(super) fn savepoint(&mut self, name: String) {
-        let before = self.handed_on + self.events.len() as u64;
+        let before = self.out_of_reach() + self.events.len() as u64;
         // A name that is used again means the new place.
         self.savepoints.retain(|(known, _)| *known != name);
         self.savepoints.push((name, before));
@@ -103,19 +115,30 @@ impl Held {
     }
 
     fn take_back(&mut self, before: u64) -> Result<(), TooLate> {
-        let kept = usize::try_from(before.saturating_sub(self.handed_on)).unwrap_or(usize::MAX);
+        let out_of_reach = self.out_of_reach();
+        let kept = usize::try_from(before.saturating_sub(out_of_reach)).unwrap_or(usize::MAX);
         let taken_back = self.events.len().saturating_sub(kept);
         self.events.truncate(kept);
         self.bytes = self.events.iter().map(|event| event.byte_len() + EVENT_BYTES).sum();
         self.skip(SkipReason::RolledBack, taken_back as u64);
-        match self.handed_on.saturating_sub(before) {
+        match out_of_reach.saturating_sub(before) {
             0 => Ok(()),
-            events => Err(TooLate { events }),
+            events => {
+                let handed_on = events.min(self.handed_on);
+                Err(TooLate {
+                    handed_on,
+                    passed_over: events - handed_on,
+                })
+            }
         }
+    }
+
+    fn out_of_reach(&self) -> u64 {
+        self.passed_over + self.handed_on
     }
 
     /// Drops what is held without a trace, as if it had never come. Gives how many events were handed on before.
     pub(super) fn forget(&mut self) -> u64 {
-        std::mem::take(self).handed_on
+        std::mem::take(self).out_of_reach()
     }
 }

@@ -118,6 +118,7 @@ impl Assembler {
         let ahead = walk.skip_rows(group.rows_done_ahead(&name));
         let ahead = ahead.map_err(|source| self.unreadable(group, &name, source))?;
         group.count(&name, ahead);
+        self.held.pass_over(ahead);
         let mut index = u32::try_from(ahead).unwrap_or(u32::MAX);
         for row in walk {
             let row = row.map_err(|source| self.unreadable(group, &name, source))?;
@@ -236,6 +237,7 @@ impl Assembler {
         }
         if group.rows_done_ahead(&name) > 0 {
             group.count(&name, 1);
+            self.held.pass_over(1);
             return Ok(());
         }
         let change = self.oversized_change(&name, bytes);
@@ -304,6 +306,7 @@ impl Assembler {
         }
         if group.rows_done_ahead(&name) > 0 {
             group.count(&name, 1);
+            self.held.pass_over(1);
             return Ok(());
         }
         // The log does not say what columns it has, and there is no row.

@@ -123,10 +123,12 @@ impl Assembler {
     /// What was published cannot be taken back.
     pub(super) fn too_late(&self, group: &Group, undone: Result<(), TooLate>) -> Result<(), MysqlError> {
         match undone {
-            Err(TooLate { events }) if !self.is_accepted() => Err(MysqlError::RolledBack {
+            // Done up to a row that is still to come, which was not taken back: it was handed on at the transaction's end.
+            Err(TooLate { handed_on: 0, .. }) if group.has_done_ahead() => Ok(()),
+            Err(TooLate { handed_on, passed_over }) if !self.is_accepted() => Err(MysqlError::RolledBack {
                 transaction: group.id.to_string(),
                 place: self.place.clone(),
-                events,
+                events: handed_on + passed_over,
             }),
             _ => Ok(()),
         }
