@@ -289,6 +289,39 @@ fn what_is_undone_never_comes(db: Db) {
 }
 over_each!(what_is_undone_never_comes: mysql, mariadb);
 
+/// What was handed on before its end can only be told.
+#[test]
+fn an_undone_transaction_that_was_too_large_to_be_held_halts_and_is_passed_at_the_operators_word() {
+    let (bed, mut relay, _server) = own(Db::Mariadb, "");
+    let mut app = bed.app();
+    app.run("ALTER TABLE outbox ADD COLUMN pad LONGTEXT").unwrap();
+    relay.start();
+    relay.wait_ready();
+    insert(&mut app, 1);
+    let row = "(2, REPEAT('x', 1000000))";
+    app.run(&format!(
+        "BEGIN; INSERT INTO outbox (payload, pad) VALUES {}; CREATE TEMPORARY TABLE scratch (i INT); ROLLBACK",
+        vec![row; 20].join(", ")
+    ))
+    .unwrap();
+    insert(&mut app, 3);
+    relay.wait_halted(&["took back rows", "published already", "--accept-gap"]);
+    relay.start();
+    relay.wait_halted(&["took back rows", "--accept-gap"]);
+    relay.start_with(&["--accept-gap", "--once"]);
+    assert_eq!(relay.wait_exit(DEADLINE), 0, "{}", relay.log());
+    let mut reader = bed.reader(&["events"]);
+    let of = |value: &str, records: &[crate::support::kafka::Record]| {
+        records
+            .iter()
+            .filter(|record| record.value_text() == Some(value))
+            .count()
+    };
+    let records = reader.all();
+    assert_eq!((of("1", records), of("3", records)), (1, 1));
+    assert!(of("2", records) <= 20, "{}", of("2", records));
+}
+
 fn all_that_may_stand_between_events_is_passed_over(db: Db) {
     let (bed, mut relay, _server) = own(db, "--local-infile=1");
     relay.start();
