@@ -119,13 +119,9 @@ impl Assembler {
             (MysqlBase::Mariadb(base), Some(reread)) => behind(base, &reread.base),
             _ => MariadbGtids::new(),
         };
-        let flavor = match position.base {
-            MysqlBase::Mariadb(_) => Flavor::MariaDb,
-            MysqlBase::Gtids(_) | MysqlBase::File(_) => Flavor::MySql,
-        };
         Self {
             decoder: EventDecoder::new(event_limit(options.max_message_bytes)),
-            tables: Tables::new(selector, flavor, options.fold_names),
+            tables: Tables::new(selector, options.fold_names),
             place,
             behind,
             position,
@@ -396,8 +392,9 @@ impl Assembler {
                 self.settle();
                 Ok(())
             }
-            Event::FormatDescription(_) => {
-                self.tables.clear();
+            Event::FormatDescription(format) => {
+                self.tables
+                    .begin_file(Flavor::of(&format.server_version, format.mariadb));
                 // A server that stopped in the middle of writing a transaction begins another file: what it had written of
                 // it was never committed.
                 if !header.is_made_up() && header.next_position != 0 {

@@ -60,17 +60,19 @@ pub(super) enum PlanFailure {
 }
 
 impl Tables {
-    pub(super) fn new(selector: Selector, flavor: Flavor, fold_names: bool) -> Self {
+    pub(super) fn new(selector: Selector, fold_names: bool) -> Self {
         Self {
             selector,
-            flavor,
+            // The first event of a stream says which it is.
+            flavor: Flavor::MySql,
             fold_names,
             by_id: HashMap::new(),
         }
     }
 
-    /// Another file begins: its ids are its own.
-    pub(super) fn clear(&mut self) {
+    /// Another file begins: its ids are its own, and another server may have written it.
+    pub(super) fn begin_file(&mut self, flavor: Flavor) {
+        self.flavor = flavor;
         self.by_id.clear();
     }
 

@@ -47,7 +47,7 @@ pub(super) fn read(
         let field = reader.u8("type of a field")?;
         let value = Reader::new(reader.lenenc_bytes("value of a field")?);
         match field {
-            1 => signedness(value, columns)?,
+            1 => signedness(value, flavor, columns)?,
             2 => default_charset(value, "DEFAULT_CHARSET", columns, is_character)?,
             3 => column_charset(value, "COLUMN_CHARSET", columns, is_character)?,
             4 => names(value, columns)?,
@@ -70,13 +70,23 @@ fn is_enum(column: &MapColumn) -> bool {
     matches!(column.kind, ColumnType::Enum { .. })
 }
 
-/// A bit for each numeric column, the highest bit of a byte first; padding follows.
-fn signedness(mut value: Reader<'_>, columns: &mut [MapColumn]) -> Result<(), MetadataError> {
-    let numeric: Vec<_> = columns.iter_mut().filter(|column| column.kind.is_numeric()).collect();
+/// A bit for each numeric column, the highest bit of a byte first; padding follows. Where it is not known whether a YEAR has
+/// one, the signs behind it are not told.
+fn signedness(mut value: Reader<'_>, flavor: Flavor, columns: &mut [MapColumn]) -> Result<(), MetadataError> {
+    let is_year = |column: &MapColumn| matches!(column.kind, ColumnType::Year);
+    let all_told = flavor != Flavor::MySql8 || !columns.iter().any(is_year);
+    let numeric: Vec<_> = columns
+        .iter_mut()
+        .filter(|column| column.kind.is_numeric())
+        .take_while(|column| all_told || !is_year(column))
+        .collect();
     let bits = value.take(SIGNEDNESS, numeric.len().div_ceil(8))?;
     for (index, column) in numeric.into_iter().enumerate() {
         // Within a byte the order is the reverse of a bitmap's.
         column.unsigned = Some(bit(bits, index ^ 7));
+    }
+    if !all_told {
+        return Ok(());
     }
     finish(value, SIGNEDNESS)
 }

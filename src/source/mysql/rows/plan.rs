@@ -186,7 +186,7 @@ impl Planner<'_> {
         name: &str,
         described: &'d DescribedTable,
     ) -> Result<Option<&'d DescribedColumn>, PlanError> {
-        if !self.map.hides_type(mapped) {
+        if !self.map.hides_type(mapped) && !self.map.lacks_facts(mapped) {
             return Ok(None);
         }
         match described.columns.iter().find(|column| column.name == name) {

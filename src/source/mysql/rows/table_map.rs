@@ -17,8 +17,22 @@ use super::reader::{ReadError, Reader};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flavor {
     MySql,
+    /// MySQL 8: some of its releases leave YEAR out of the columns with a sign (8.0.15 does, 9.7 does not), so that the
+    /// signs behind one can't be told.
+    MySql8,
     /// Its maps count GEOMETRY among the columns with a charset, and UUID, INET4 and INET6 are BINARY in them.
     MariaDb,
+}
+
+impl Flavor {
+    /// By the version that a binlog file says it was written by.
+    pub(crate) fn of(version: &str, mariadb: bool) -> Self {
+        match version.split('.').next() {
+            _ if mariadb => Self::MariaDb,
+            Some("8") => Self::MySql8,
+            _ => Self::MySql,
+        }
+    }
 }
 
 /// A table as its map describes it.
@@ -158,7 +172,7 @@ impl TableMap {
     }
 
     /// Whether sign, charset or strings are missing that cells need.
-    fn lacks_facts(&self, column: &MapColumn) -> bool {
+    pub(super) fn lacks_facts(&self, column: &MapColumn) -> bool {
         let sign = matches!(column.kind, ColumnType::Integer { .. }) && column.unsigned.is_none();
         let is_text = column.kind.is_string() || column.is_choice();
         sign || (is_text && column.collation.is_none()) || (column.is_choice() && column.strings.is_none())

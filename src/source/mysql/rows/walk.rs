@@ -268,7 +268,8 @@ impl<'p> Walk<'p> {
         }
         if let Some(after) = &self.after {
             if self.has_value_options {
-                self.pass_value_options(reader).map_err(|source| self.in_event(source))?;
+                self.pass_value_options(reader)
+                    .map_err(|source| self.in_event(source))?;
             }
             self.pass_side(after, reader)?;
         }

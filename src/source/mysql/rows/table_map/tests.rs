@@ -111,6 +111,10 @@ fn description_is_needed_for_what_the_log_leaves_out() {
     let bytes = || SampleColumn::new(254, &[254, 16]).in_collation(63);
     assert!(!needs(&[int(), varchar(), bytes()], Flavor::MySql, true));
     assert!(needs(&[int()], Flavor::MySql, false));
+    let year = || SampleColumn::new(13, b"");
+    assert!(needs(&[int(), year(), int()], Flavor::MySql8, true));
+    assert!(!needs(&[int(), year(), int()], Flavor::MySql, true));
+    assert!(!needs(&[int(), int(), year()], Flavor::MySql8, true));
     assert!(needs(&[bytes()], Flavor::MariaDb, true));
     assert!(!needs(&[bytes().in_collation(45)], Flavor::MariaDb, true));
     for old in [7, 11, 12] {
