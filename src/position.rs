@@ -22,7 +22,7 @@ pub use postgres::{Lsn, ParseLsnError, Partial, PostgresEventPosition, PostgresP
 #[serde(rename_all = "lowercase")]
 pub enum Position {
     Postgres(PostgresPosition),
-    Mysql(MysqlPosition),
+    Mysql(Box<MysqlPosition>),
 }
 
 /// A place in a log that may be made of numbered files, in bytes.
@@ -49,7 +49,7 @@ impl Position {
     pub fn after(&self, event: &EventPosition) -> Self {
         match (self, event) {
             (Self::Postgres(batch), EventPosition::Postgres(event)) => Self::Postgres(batch.after(event)),
-            (_, EventPosition::Mysql(event)) => Self::Mysql(event.after()),
+            (_, EventPosition::Mysql(event)) => Self::Mysql(Box::new(event.after())),
             // One pipeline has one source; its batch's end is sound too, and only later.
             (Self::Mysql(_), EventPosition::Postgres(_)) => self.clone(),
         }

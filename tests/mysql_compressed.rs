@@ -8,7 +8,7 @@ use crate::support::mysql::Script;
 use crate::support::mysql_bed::MysqlBed;
 use crate::support::relay::Relay;
 use crate::support::server::OwnServer;
-use crate::support::{ANY_OUTBOX, DEADLINE};
+use crate::support::DEADLINE;
 
 const PIPELINE: &str = "
 apiVersion: tailpost/v1

@@ -92,7 +92,7 @@ over_each!(an_outbox_row_that_was_written_as_a_statement_halts_and_is_passed_at_
 fn each_form_of_a_statement_that_writes_an_outbox_row_halts(db: Db) {
     let (bed, mut relay, _server) = own(db, "");
     relay.rewrite(
-        &bed.fill(&ANY_OUTBOX)
+        &bed.fill(ANY_OUTBOX)
             .replace(&format!("start: {}", bed.start), "start: latest"),
     );
     let mut wrong = bed.admin();

@@ -109,7 +109,7 @@ impl Relay {
     /// The same, of MySQL or MariaDB.
     pub fn saved_mysql(&self) -> Option<MysqlPosition> {
         match self.position()? {
-            Position::Mysql(position) => Some(position),
+            Position::Mysql(position) => Some(*position),
             other => panic!("{other} is of another database"),
         }
     }

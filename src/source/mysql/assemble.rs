@@ -203,7 +203,7 @@ impl Assembler {
         Some(LogBatch {
             events,
             skipped: mem::take(&mut self.skipped),
-            end: Position::Mysql(self.position()),
+            end: Position::Mysql(Box::new(self.position())),
         })
     }
 

@@ -176,7 +176,7 @@ impl Source for MysqlSource {
     async fn run(self, from: Option<Position>, log: &mut LogChannel) -> Result<(), SourceError> {
         let from = match from {
             None => None,
-            Some(Position::Mysql(position)) => Some(position),
+            Some(Position::Mysql(position)) => Some(*position),
             Some(_) if self.options.word == OperatorWord::FromSlot => None,
             Some(other) => {
                 return Err(SourceError::OtherDatabase {

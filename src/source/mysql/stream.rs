@@ -158,7 +158,7 @@ impl Stream {
                 match self.hand_over(batch, log, &mut observed, options).await? {
                     HandOver::Done => {}
                     HandOver::Stopped => break End::Stopped,
-                    HandOver::GivenUp { batch, error } => return self.give_way(batch, error, log, &mut observed).await,
+                    HandOver::GivenUp { batch, error } => return self.give_way(batch, *error, log, &mut observed).await,
                 }
             }
             let more = parsed?;
@@ -230,7 +230,9 @@ impl Stream {
                 changed = observed.changed() => check_lock(changed, observed)?,
                 _ = self.timer.tick() => {
                     if since.elapsed() >= options.stall_timeout {
-                        break MysqlError::Stalled { stalled: since.elapsed() };
+                        break Box::new(MysqlError::Stalled {
+                            stalled: since.elapsed(),
+                        });
                     }
                 }
             }
@@ -374,7 +376,7 @@ enum HandOver {
     /// There was no room for too long.
     GivenUp {
         batch: Option<LogBatch>,
-        error: MysqlError,
+        error: Box<MysqlError>,
     },
 }
 

@@ -150,12 +150,13 @@ impl Assembler {
     fn pass(&mut self, id: &TransactionId, done_before: bool) {
         match (&mut self.position.base, id) {
             (MysqlBase::Gtids(set), TransactionId::Gtid(gtid)) => set.insert(*gtid),
-            (MysqlBase::Mariadb(_), TransactionId::Mariadb(gtid)) if done_before => {
-                if self.behind.get(gtid.domain) == Some(*gtid) {
+            (MysqlBase::Mariadb(base), TransactionId::Mariadb(gtid)) => {
+                if !done_before {
+                    base.insert(*gtid);
+                } else if self.behind.get(gtid.domain) == Some(*gtid) {
                     self.behind.remove(gtid.domain);
                 }
             }
-            (MysqlBase::Mariadb(base), TransactionId::Mariadb(gtid)) => base.insert(*gtid),
             _ => {}
         }
         self.settle();

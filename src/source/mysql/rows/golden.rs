@@ -372,7 +372,7 @@ fn kinds_are_what_the_texts_are() {
             let rows = pair.before.iter().chain(&pair.after);
             for (column, value) in rows.flat_map(|row| plan.table().columns.iter().zip(&row.values)) {
                 let text = match value {
-                    Value::Text(text) => str::from_utf8(&text).unwrap(),
+                    Value::Text(text) => str::from_utf8(text).unwrap(),
                     Value::Bytes(_) => {
                         assert_eq!(column.kind, ColumnKind::Binary, "{}", column.name);
                         continue;
