@@ -2,13 +2,13 @@
 
 use mysql::prelude::Queryable;
 
+use crate::support::DEADLINE;
 use crate::support::binlog::Binlog;
 use crate::support::kafka::Record;
 use crate::support::mysql::Script;
 use crate::support::mysql_bed::MysqlBed;
 use crate::support::relay::Relay;
 use crate::support::server::OwnServer;
-use crate::support::DEADLINE;
 
 const PIPELINE: &str = "
 apiVersion: tailpost/v1

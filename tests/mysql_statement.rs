@@ -4,6 +4,7 @@
 use mysql::prelude::Queryable;
 use mysql::{Conn, LocalInfileHandler};
 
+use crate::support::binlog::{Binlog, values};
 use crate::support::mysql::{Flavor, Script};
 use crate::support::mysql_bed::MysqlBed;
 use crate::support::relay::Relay;
@@ -12,26 +13,13 @@ use crate::support::{ANY_OUTBOX, DEADLINE, Db, over_each};
 
 /// A bed on a server of its own, whose binlog has nobody else's changes, and a relay of all its outbox tables.
 fn own(db: Db, options: &str) -> (MysqlBed, Relay, OwnServer) {
-    let flavor = db.flavor().expect("a binlog");
-    let server = OwnServer::mysql(flavor, options);
-    let bed = bed_on(flavor, &server);
+    let binlog = match db.flavor() {
+        Some(Flavor::Mariadb) => Binlog::Mariadb,
+        _ => Binlog::Gtids,
+    };
+    let (bed, server) = binlog.own_with(options);
     let relay = bed.relay(&ANY_OUTBOX.replace("<outbox>", "tables: ['<name>.*outbox']"));
     (bed, relay, server)
-}
-
-/// A bed whose payloads are numbers.
-fn bed_on(flavor: Flavor, server: &OwnServer) -> MysqlBed {
-    let bed = MysqlBed::on(flavor, server);
-    bed.app().run("ALTER TABLE outbox MODIFY payload INT").unwrap();
-    bed
-}
-
-fn values(bed: &MysqlBed, count: usize) -> Vec<String> {
-    let mut reader = bed.reader(&["events"]);
-    let records = reader.exactly(count).iter();
-    records
-        .map(|record| record.value_text().expect("a value").to_owned())
-        .collect()
 }
 
 fn insert(app: &mut Conn, payload: u32) {
@@ -226,13 +214,11 @@ const UNDONE: [&str; 14] = [
 
 fn what_is_undone_never_comes(db: Db) {
     // With GTIDs MySQL refuses MyISAM in transactions, which is how it could be otherwise.
-    let options = match db.flavor() {
-        Some(Flavor::Mysql) => "--gtid-mode=OFF --enforce-gtid-consistency=OFF",
-        _ => "",
+    let binlog = match db.flavor() {
+        Some(Flavor::Mariadb) => Binlog::Mariadb,
+        _ => Binlog::Files,
     };
-    let flavor = db.flavor().unwrap();
-    let server = OwnServer::mysql(flavor, options);
-    let bed = bed_on(flavor, &server);
+    let (bed, _server) = binlog.own();
     let mut admin = bed.admin();
     admin
         .run(

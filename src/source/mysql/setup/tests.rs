@@ -122,6 +122,29 @@ fn a_given_set_must_hold_what_was_purged_and_only_what_there_is() {
 }
 
 #[test]
+fn given_gtids_of_mariadb_must_be_what_the_binlog_has_had_and_still_follows() {
+    let server = mariadb("0-1-3,2-1-5", "0-1-9,2-1-7,4-1-1");
+    let start = |text: &str| MysqlStart::Gtid(GtidStart::Mariadb(text.parse().unwrap()));
+    for good in ["0-1-3,2-1-5", "0-1-9,2-1-7,4-1-1"] {
+        let position = begin(&server, &start(good)).unwrap();
+        assert_eq!(position.base, MysqlBase::Mariadb(good.parse().unwrap()));
+    }
+    for (wrong, missing, reason) in [
+        ("0-1-10,2-1-5", "0-1-10", NEVER_HAD),
+        ("0-2-3,2-1-5", "0-2-3", NEVER_HAD),
+        ("0-1-3,2-1-5,7-1-1", "7-1-1", NEVER_HAD),
+        ("0-1-2,2-1-5", "0-1-3", WERE_PURGED),
+        ("0-1-3", "2-1-5", WERE_PURGED),
+    ] {
+        let error = begin(&server, &start(wrong)).unwrap_err();
+        assert!(
+            error.contains(&format!("lacks {missing}: {reason}")),
+            "{wrong}: {error}"
+        );
+    }
+}
+
+#[test]
 fn a_given_place_must_be_one_of_the_binlog() {
     let start = |file: &str, position| MysqlStart::File {
         file: file.to_owned(),
