@@ -16,6 +16,7 @@ mod log;
 mod tests;
 mod transaction;
 
+use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
 
@@ -33,7 +34,7 @@ use super::binlog::{
 };
 use super::error::MysqlError;
 use super::group::Group;
-use super::held::Held;
+use super::held::{Held, kept_bytes};
 use super::rows::{DescribedTable, Flavor};
 use super::tables::Tables;
 use super::xa::PreparedTransactions;
@@ -41,6 +42,8 @@ use super::xa::PreparedTransactions;
 /// Bytes of events that prepared XA transactions may hold, all together.
 const MAX_PREPARED_BYTES: usize = 256 << 20;
 
+pub(super) const BATCH_EVENTS: usize = 1024;
+const BATCH_BYTES: usize = 1 << 20;
 /// Events up to here can have several rows, whatever the limit for one.
 const MANY_ROWS_BYTES: usize = 256 << 10;
 /// `max_allowed_packet` of both servers goes no further; some room for the headers.
@@ -65,7 +68,7 @@ pub(super) struct Assembler {
     prepared: PreparedTransactions,
     /// Rows that wait until information_schema has said what their table's columns are.
     waiting: Option<Waiting>,
-    events: Vec<ChangeEvent>,
+    events: VecDeque<ChangeEvent>,
     skipped: SkipCounts,
     /// Bytes of the events at hand, and of everything read for them.
     kept_bytes: usize,
@@ -87,6 +90,8 @@ pub(super) struct AssemblerOptions {
     pub(super) fold_names: bool,
     /// How much of one transaction waits for its end.
     pub(super) max_held_bytes: usize,
+    /// The most events in a batch.
+    pub(super) batch_events: usize,
 }
 
 /// A table to ask information_schema about.
@@ -131,7 +136,7 @@ impl Assembler {
             payload: None,
             prepared: PreparedTransactions::default(),
             waiting: None,
-            events: Vec::new(),
+            events: VecDeque::new(),
             skipped: SkipCounts::default(),
             kept_bytes: 0,
             read_bytes: 0,
@@ -180,24 +185,32 @@ impl Assembler {
         self.group.is_none() && self.payload.is_none() && self.waiting.is_none()
     }
 
-    pub(super) fn event_count(&self) -> usize {
-        self.events.len()
+    /// Whether a batch must be taken before more is read.
+    pub(super) fn is_full(&self) -> bool {
+        self.events.len() >= self.options.batch_events || self.kept_bytes >= BATCH_BYTES
     }
 
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.kept_bytes
-    }
-
-    /// What was gathered since the last batch, if anything was.
+    /// What was gathered since the last batch, if anything was. Of a large transaction a part, with the place inside it.
     pub(super) fn take_batch(&mut self) -> Option<LogBatch> {
-        if !mem::take(&mut self.moved) {
+        if !self.moved {
             return None;
         }
-        let mut events = mem::take(&mut self.events);
+        let (count, bytes) = self.next_batch();
+        let mut events: Vec<ChangeEvent> = self.events.drain(..count).collect();
         // A few events out of much that was passed over would pin all of it for as long as they are in flight.
         if self.kept_bytes.saturating_mul(4) < self.read_bytes {
             events.iter_mut().for_each(ChangeEvent::detach);
         }
+        self.kept_bytes = self.kept_bytes.saturating_sub(bytes);
+        if let (false, Some(last)) = (self.events.is_empty(), events.last()) {
+            let end = Position::Mysql(Box::new(self.position.clone())).after(&last.position);
+            return Some(LogBatch {
+                events,
+                skipped: SkipCounts::default(),
+                end,
+            });
+        }
+        self.moved = false;
         self.kept_bytes = 0;
         self.read_bytes = 0;
         Some(LogBatch {
@@ -205,6 +218,18 @@ impl Assembler {
             skipped: mem::take(&mut self.skipped),
             end: Position::Mysql(Box::new(self.position())),
         })
+    }
+
+    /// How many events the next batch has, and the bytes that they keep.
+    fn next_batch(&self) -> (usize, usize) {
+        let mut bytes = 0;
+        for (count, event) in self.events.iter().enumerate() {
+            if count >= self.options.batch_events || bytes >= BATCH_BYTES {
+                return (count, bytes);
+            }
+            bytes += kept_bytes(event);
+        }
+        (self.events.len(), bytes)
     }
 
     /// A table that must be described before anything more is applied.

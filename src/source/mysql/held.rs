@@ -5,6 +5,8 @@
 //! crashed may have written half of a transaction. So the events of a transaction wait for its end. One that is too large to
 //! be held is handed on as it comes.
 
+use std::collections::VecDeque;
+
 use crate::event::ChangeEvent;
 use crate::skip::{SkipCounts, SkipReason};
 
@@ -37,9 +39,14 @@ pub(super) struct TooLate {
     pub(super) passed_over: u64,
 }
 
+/// What an event takes, in bytes.
+pub(super) fn kept_bytes(event: &ChangeEvent) -> usize {
+    event.byte_len() + EVENT_BYTES
+}
+
 impl Held {
     pub(super) fn push(&mut self, event: ChangeEvent) {
-        self.bytes += event.byte_len() + EVENT_BYTES;
+        self.bytes += kept_bytes(&event);
         self.events.push(event);
     }
 
@@ -64,10 +71,10 @@ impl Held {
     }
 
     /// Hands on what is held, with what was skipped.
-    pub(super) fn hand_on(&mut self, events: &mut Vec<ChangeEvent>, skipped: &mut SkipCounts) {
+    pub(super) fn hand_on(&mut self, events: &mut VecDeque<ChangeEvent>, skipped: &mut SkipCounts) {
         self.handed_on += self.events.len() as u64;
         self.bytes = 0;
-        events.append(&mut self.events);
+        events.extend(self.events.drain(..));
         skipped.merge(std::mem::take(&mut self.skipped));
     }
 
@@ -78,7 +85,7 @@ impl Held {
     }
 
     /// Ends the transaction, handing on what it held. Its memory is used again.
-    pub(super) fn commit(&mut self, events: &mut Vec<ChangeEvent>, skipped: &mut SkipCounts) {
+    pub(super) fn commit(&mut self, events: &mut VecDeque<ChangeEvent>, skipped: &mut SkipCounts) {
         self.hand_on(events, skipped);
         self.handed_on = 0;
         self.passed_over = 0;
@@ -119,7 +126,7 @@ impl Held {
         let kept = usize::try_from(before.saturating_sub(out_of_reach)).unwrap_or(usize::MAX);
         let taken_back = self.events.len().saturating_sub(kept);
         self.events.truncate(kept);
-        self.bytes = self.events.iter().map(|event| event.byte_len() + EVENT_BYTES).sum();
+        self.bytes = self.events.iter().map(kept_bytes).sum();
         self.skip(SkipReason::RolledBack, taken_back as u64);
         match out_of_reach.saturating_sub(before) {
             0 => Ok(()),

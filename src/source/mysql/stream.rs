@@ -46,8 +46,6 @@ const WHOLE_PACKET: usize = 256 << 10;
 const MAX_COMMENT: u64 = 64 << 10;
 /// What of a large event is looked at before it is decided whether it is kept: its header, and which table its rows are of.
 const HEAD_BYTES: usize = 64;
-const BATCH_EVENTS: usize = 1024;
-const BATCH_BYTES: usize = 1 << 20;
 /// After so much of the log others get their turn, whatever it holds for us.
 const TURN_BYTES: u64 = 4 << 20;
 
@@ -147,18 +145,20 @@ impl Stream {
         mut observed: watch::Receiver<Observed>,
         options: &StreamOptions,
     ) -> Result<End, MysqlError> {
-        let end = loop {
+        let end = 'stream: loop {
             // What stands before an event that cannot be read goes out before that ends the stream.
             let parsed = self.parse(options);
             if !self.begun && self.assembler.has_begun() {
                 self.begun = true;
                 options.announce(log);
             }
-            if let Some(batch) = self.assembler.take_batch() {
+            while let Some(batch) = self.assembler.take_batch() {
                 match self.hand_over(batch, log, &mut observed, options).await? {
                     HandOver::Done => {}
-                    HandOver::Stopped => break End::Stopped,
-                    HandOver::GivenUp { batch, error } => return self.give_way(batch, *error, log, &mut observed).await,
+                    HandOver::Stopped => break 'stream End::Stopped,
+                    HandOver::GivenUp { batch, error } => {
+                        return self.give_way(batch, *error, log, &mut observed).await;
+                    }
                 }
             }
             let more = parsed?;
@@ -265,7 +265,7 @@ impl Stream {
     fn parse(&mut self, options: &StreamOptions) -> Result<bool, MysqlError> {
         let before = self.assembler.bytes_read();
         loop {
-            let full = self.assembler.event_count() >= BATCH_EVENTS || self.assembler.kept_bytes() >= BATCH_BYTES;
+            let full = self.assembler.is_full();
             let read = self.assembler.bytes_read().wrapping_sub(before);
             if full || read >= TURN_BYTES || self.assembler.unknown_table().is_some() {
                 return Ok(true);

@@ -16,6 +16,7 @@ fn options(held: usize) -> AssemblerOptions {
         accepted_until: None,
         fold_names: false,
         max_held_bytes: held,
+        batch_events: 2,
     }
 }
 
@@ -46,6 +47,22 @@ fn number(event: &ChangeEvent) -> i32 {
     std::str::from_utf8(text).unwrap().parse().unwrap()
 }
 
+fn drain(assembler: &mut Assembler) -> Vec<LogBatch> {
+    std::iter::from_fn(|| assembler.take_batch()).collect()
+}
+
+/// What is at hand as one batch, whatever its size.
+fn one_batch(assembler: &mut Assembler) -> LogBatch {
+    let mut batches = drain(assembler).into_iter();
+    let mut whole = batches.next().unwrap();
+    for batch in batches {
+        whole.events.extend(batch.events);
+        whole.skipped.merge(batch.skipped);
+        whole.end = batch.end;
+    }
+    whole
+}
+
 /// Reads up to `events` events of the stream; what came out, in batches of up to `batch` events read.
 fn read(log: &Log, from: &MysqlPosition, held: usize, events: usize, batch: usize) -> Vec<LogBatch> {
     let mut assembler = assembler(from, options(held));
@@ -53,10 +70,10 @@ fn read(log: &Log, from: &MysqlPosition, held: usize, events: usize, batch: usiz
     for (at, event) in log.send(from).into_iter().take(events).enumerate() {
         apply(&mut assembler, event).unwrap();
         if at % batch == batch - 1 {
-            batches.extend(assembler.take_batch());
+            batches.extend(drain(&mut assembler));
         }
     }
-    batches.extend(assembler.take_batch());
+    batches.extend(drain(&mut assembler));
     batches
 }
 
@@ -216,15 +233,15 @@ fn a_gtid_counts_only_when_its_transaction_has_ended() {
     let sent = log.send(&log.beginning());
     // ROTATE, FORMAT_DESCRIPTION, GTID, BEGIN, TABLE_MAP, the rows; then XID.
     let batches = read(&log, &log.beginning(), 0, sent.len() - 2, 100);
-    let position = mysql(&batches[0].end);
+    let position = mysql(&batches.last().unwrap().end);
     assert_eq!(position.base, MysqlBase::Gtids(crate::gtid::GtidSet::new()));
     assert_eq!(position.partial[0].rows.to_string(), "3 rows of s.outbox");
     let batches = read(&log, &log.beginning(), 0, sent.len() - 1, 100);
-    let position = mysql(&batches[0].end);
+    let position = mysql(&batches.last().unwrap().end);
     assert!(position.partial.is_empty(), "{position:?}");
     let id = "5a5a5a5a-5a5a-5a5a-5a5a-5a5a5a5a5a5a:1";
     assert_eq!(position.to_string(), id);
-    let event = &batches[0].events[2];
+    let event = batches.iter().flat_map(|batch| &batch.events).nth(2).unwrap();
     assert_eq!(event.position.to_string(), format!("{id}/s.outbox/3"));
     assert_eq!((event.commit_time_us, event.selection), (COMMIT_US, Selection::Outbox));
 }
@@ -262,14 +279,15 @@ fn another_choice_of_tables_does_not_shift_what_is_done() {
         let log = Log::new(naming, &items);
         let all = read(&log, &log.beginning(), ALL, usize::MAX, 100);
         // Up to the first row of the outbox.
-        let position = saved(&all[0].end.after(&all[0].events[2].position));
+        let third = all.iter().flat_map(|batch| &batch.events).nth(2).unwrap();
+        let position = saved(&all[0].end.after(&third.position));
         let pattern = |text| vec![NamePattern::parse(text).unwrap()];
         let selector = Selector::of(Vec::new(), pattern("s.outbox"), Vec::new());
         let mut assembler = Assembler::new(selector, position.clone(), options(ALL));
         for event in log.send(&position) {
             apply(&mut assembler, event).unwrap();
         }
-        let batch = assembler.take_batch().unwrap();
+        let batch = one_batch(&mut assembler);
         assert_eq!(numbers(&[batch]), [4, 6, 7], "{naming:?}");
     }
 }
@@ -310,7 +328,7 @@ fn an_insert_as_a_statement_halts_unless_it_was_accepted() {
                 .into_iter()
                 .map(|event| apply(&mut assembler, event))
                 .collect();
-            applied.map(|_| assembler.take_batch().unwrap())
+            applied.map(|_| one_batch(&mut assembler))
         };
         let group = &log.groups[0];
         let batch = accepted(&group.end).unwrap();
@@ -352,7 +370,7 @@ fn a_transaction_that_a_crash_cut_short_is_as_if_it_had_never_been() {
         for event in &sent {
             apply(&mut assembler, event.clone()).unwrap();
         }
-        let batch = assembler.take_batch().unwrap();
+        let batch = one_batch(&mut assembler);
         let published: Vec<_> = batch.events.iter().map(|event| event.position.to_string()).collect();
         let before: &[&str] = if held == ALL {
             &[]
@@ -415,7 +433,7 @@ fn a_whole_transaction_that_was_taken_back_is_not_published() {
             };
             apply(&mut assembler, event).unwrap();
         }
-        let batch = assembler.take_batch().unwrap();
+        let batch = one_batch(&mut assembler);
         assert!(batch.events.is_empty());
         assert_eq!(batch.skipped.iter().collect::<Vec<_>>(), [(SkipReason::RolledBack, 2)]);
     }
@@ -458,7 +476,7 @@ fn more_tables_than_are_kept_do_not_part_a_statement_from_its_tables() {
     for event in sent {
         apply(&mut assembler, event).unwrap();
     }
-    assert_eq!(numbers(&[assembler.take_batch().unwrap()]), [1]);
+    assert_eq!(numbers(&[one_batch(&mut assembler)]), [1]);
 }
 
 #[test]
@@ -492,7 +510,7 @@ fn small_events_are_judged_row_by_row_whatever_the_limit() {
     for event in log.send(&from) {
         apply(&mut assembler, event).unwrap();
     }
-    let events = assembler.take_batch().unwrap().events;
+    let events = one_batch(&mut assembler).events;
     let oversized = events
         .iter()
         .filter(|event| matches!(event.change, Change::Oversized(_)))
@@ -541,7 +559,7 @@ fn a_statement_inside_a_transaction_does_not_end_it() {
     for event in sent {
         apply(&mut assembler, event).unwrap();
     }
-    let batch = assembler.take_batch().unwrap();
+    let batch = one_batch(&mut assembler);
     assert_eq!(batch.events.len(), 1);
     assert!(mysql(&batch.end).partial.is_empty());
 }

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use super::super::binlog::{GtidEvent, Header, MariadbGtidEvent};
 use super::super::error::MysqlError;
 use super::super::group::{Beginning, Group};
-use super::super::held::TooLate;
+use super::super::held::{TooLate, kept_bytes};
 use super::super::xa::Prepared;
 use super::super::xid::{XaPrepareEvent, Xid};
 use super::{Assembler, seconds};
-use crate::event::ChangeEvent;
 use crate::position::{BinlogPlace, EventPosition, MysqlBase, MysqlTransaction, RereadFrom, TransactionId};
 
 impl Assembler {
@@ -244,8 +243,8 @@ impl Assembler {
                         position.transaction = Arc::clone(&transaction);
                     }
                 }
-                self.kept_bytes += prepared.events.iter().map(ChangeEvent::byte_len).sum::<usize>();
-                self.events.append(&mut prepared.events);
+                self.kept_bytes += prepared.events.iter().map(kept_bytes).sum::<usize>();
+                self.events.extend(prepared.events);
             }
             self.position
                 .partial

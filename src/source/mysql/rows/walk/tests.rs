@@ -139,7 +139,10 @@ fn event_cut_anywhere_is_whole_rows_or_an_error() {
                 let same = found.iter().zip(&whole).filter(|(found, whole)| found == whole).count();
                 assert!(same >= rows);
                 let failed = found.iter().any(Result::is_err);
-                assert_eq!(count_rows(&plan, kind, &cut).is_err(), failed);
+                // Differences of documents can be counted, and not read.
+                if kind != RowsKind::PartialUpdate {
+                    assert_eq!(count_rows(&plan, kind, &cut).is_err(), failed);
+                }
             }
         }
     }
