@@ -287,12 +287,21 @@ impl Relay {
 
     /// The most memory that this life had resident, in bytes.
     pub fn peak_rss(&self) -> u64 {
+        self.memory("VmHWM:")
+    }
+
+    /// What is resident of files, in bytes: the program's code, which is large in a development build.
+    pub fn resident_code(&self) -> u64 {
+        self.memory("RssFile:")
+    }
+
+    fn memory(&self, name: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         let kib: u64 = line
             .and_then(|line| line.trim().strip_suffix(" kB"))
             .and_then(|kib| kib.parse().ok())
-            .expect("VmHWM in kB");
+            .unwrap_or_else(|| panic!("{name} in kB"));
         kib * 1024
     }
 
