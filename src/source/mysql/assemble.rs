@@ -39,9 +39,7 @@ use super::rows::{DescribedTable, Flavor};
 use super::tables::Tables;
 use super::xa::PreparedTransactions;
 
-/// Bytes of events that prepared XA transactions may hold, all together.
-const MAX_PREPARED_BYTES: usize = 256 << 20;
-
+pub(super) const MAX_PREPARED_BYTES: usize = 256 << 20;
 pub(super) const BATCH_EVENTS: usize = 1024;
 const BATCH_BYTES: usize = 1 << 20;
 /// Events up to here can have several rows, whatever the limit for one.
@@ -90,6 +88,8 @@ pub(super) struct AssemblerOptions {
     pub(super) fold_names: bool,
     /// How much of one transaction waits for its end.
     pub(super) max_held_bytes: usize,
+    /// How much prepared XA transactions may hold, all together.
+    pub(super) max_prepared_bytes: usize,
     /// The most events in a batch.
     pub(super) batch_events: usize,
 }

@@ -25,6 +25,8 @@ pub(super) struct Group {
     pub(super) done: bool,
     /// Prepared, to be decided later.
     pub(super) xa: Option<Xid>,
+    /// None of its rows is published, as the operator accepted.
+    pub(super) passed_over: bool,
     /// Rows seen of each of the pipeline's tables, whatever was made of them.
     seen: RowCounts,
     /// Rows that were done before this reading.
@@ -71,6 +73,7 @@ impl Group {
             began,
             done,
             xa,
+            passed_over: false,
             seen: RowCounts::default(),
             current: None,
             transaction: None,

@@ -140,6 +140,7 @@ impl MysqlSource {
             accepted_until: self.accepted.0.get().cloned(),
             fold_names: facts.folds_names(),
             max_held_bytes: held::MAX_HELD_BYTES,
+            max_prepared_bytes: assemble::MAX_PREPARED_BYTES,
             batch_events: assemble::BATCH_EVENTS,
         };
         let (observed_sender, observed) = watch::channel(Observed::default());

@@ -9,7 +9,7 @@ use super::super::group::Group;
 use super::super::rows::{RowError, Rows, count_rows};
 use super::super::statement::{Statement, TableName, Verb};
 use super::super::tables::{Missing, PlanFailure};
-use super::{Assembler, MAX_PREPARED_BYTES, UnknownTable, Waiting};
+use super::{Assembler, UnknownTable, Waiting};
 use crate::event::{Change, ChangeEvent, Operation, Oversized, RowChange, Selection};
 use crate::row::{Row, Table, Value};
 use crate::skip::SkipReason;
@@ -185,6 +185,10 @@ impl Assembler {
         let Some(position) = group.position_of(row, self.place.pos, index, || self.position()) else {
             return Ok(());
         };
+        if group.passed_over {
+            self.held.skip(SkipReason::RolledBack, 1);
+            return Ok(());
+        }
         self.held.push(ChangeEvent {
             position,
             commit_time_us: group.commit_time_us,
@@ -192,16 +196,18 @@ impl Assembler {
             change,
         });
         if let Some(xid) = &group.xa {
-            if self.prepared.bytes() + self.held.bytes() <= MAX_PREPARED_BYTES {
+            let limit = self.options.max_prepared_bytes;
+            if self.prepared.bytes() + self.held.bytes() <= limit {
                 return Ok(());
             }
             if !self.is_accepted() {
                 return Err(MysqlError::XaTooLarge {
                     xid: xid.to_string(),
-                    limit: MAX_PREPARED_BYTES,
+                    limit,
                 });
             }
-            // Its rows are counted as undone; what the operator accepted is in the log.
+            // All of it or nothing: the rest of its rows too. They are counted as if it had taken them back.
+            group.passed_over = true;
             let _ = self.held.roll_back();
             tracing::warn!(xid = %xid, transaction = %group.id, "rows of an XA transaction that is too large were passed over, as the operator accepted");
         } else if self.held.bytes() > self.options.max_held_bytes || self.held.is_handed_on() {

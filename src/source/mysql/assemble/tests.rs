@@ -16,6 +16,7 @@ fn options(held: usize) -> AssemblerOptions {
         accepted_until: None,
         fold_names: false,
         max_held_bytes: held,
+        max_prepared_bytes: usize::MAX,
         batch_events: 2,
     }
 }
@@ -562,4 +563,35 @@ fn a_statement_inside_a_transaction_does_not_end_it() {
     let batch = one_batch(&mut assembler);
     assert_eq!(batch.events.len(), 1);
     assert!(mysql(&batch.end).partial.is_empty());
+}
+
+#[test]
+fn an_xa_transaction_that_is_too_large_halts_and_is_passed_over_as_a_whole_when_that_was_accepted() {
+    for naming in NAMINGS {
+        let prepared = Item::Prepared {
+            rows: vec![inserts(LogTable::Outbox, 9)],
+            outcome: Some((1, true)),
+        };
+        let log = Log::new(naming, &[prepared, one_transaction(vec![inserts(LogTable::Outbox, 1)])]);
+        let from = log.beginning();
+        let read = |accepted_until| {
+            let options = AssemblerOptions {
+                max_prepared_bytes: 1_000,
+                accepted_until,
+                ..options(ALL)
+            };
+            let mut assembler = assembler(&from, options);
+            let applied: Result<Vec<()>, _> = log
+                .send(&from)
+                .into_iter()
+                .map(|event| apply(&mut assembler, event))
+                .collect();
+            applied.map(|_| one_batch(&mut assembler))
+        };
+        let error = read(None).unwrap_err().to_string();
+        assert!(error.contains("holds more than 1000 bytes"), "{error}");
+        let batch = read(Some(log.groups[2].end.clone())).unwrap();
+        assert_eq!(numbers(std::slice::from_ref(&batch)), [10], "{naming:?}");
+        assert_eq!(batch.skipped.iter().collect::<Vec<_>>(), [(SkipReason::RolledBack, 9)]);
+    }
 }
