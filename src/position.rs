@@ -56,6 +56,28 @@ impl Position {
     }
 }
 
+impl TryFrom<Position> for PostgresPosition {
+    type Error = Position;
+
+    fn try_from(position: Position) -> Result<Self, Position> {
+        match position {
+            Position::Postgres(position) => Ok(position),
+            other => Err(other),
+        }
+    }
+}
+
+impl TryFrom<Position> for MysqlPosition {
+    type Error = Position;
+
+    fn try_from(position: Position) -> Result<Self, Position> {
+        match position {
+            Position::Mysql(position) => Ok(*position),
+            other => Err(other),
+        }
+    }
+}
+
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

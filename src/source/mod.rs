@@ -126,6 +126,21 @@ pub enum OperatorWord {
     FromSlot,
 }
 
+/// The checkpoint's position as this kind of source has it. One of another kind is set aside where the operator said so.
+fn own_position<P: TryFrom<Position, Error = Position>>(
+    from: Option<Position>,
+    word: OperatorWord,
+) -> Result<Option<P>, SourceError> {
+    match from.map(P::try_from) {
+        None => Ok(None),
+        Some(Ok(position)) => Ok(Some(position)),
+        Some(Err(_)) if word == OperatorWord::FromSlot => Ok(None),
+        Some(Err(other)) => Err(SourceError::OtherDatabase {
+            saved: other.to_string(),
+        }),
+    }
+}
+
 /// Why a source ended.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {

@@ -39,7 +39,7 @@ use tracing::Instrument;
 use crate::config::{self, MysqlDsn};
 use crate::position::{BinlogPlace, MysqlPosition, Position};
 use crate::source::select::Selector;
-use crate::source::{LogChannel, OperatorWord, Source, SourceError, SourceOptions, tls};
+use crate::source::{LogChannel, OperatorWord, Source, SourceError, SourceOptions, own_position, tls};
 
 use assemble::{Assembler, AssemblerOptions};
 use monitor::{Monitor, Observed};
@@ -176,16 +176,7 @@ pub(crate) async fn connect(dsn: &MysqlDsn) -> Result<Client, MysqlError> {
 
 impl Source for MysqlSource {
     async fn run(self, from: Option<Position>, log: &mut LogChannel) -> Result<(), SourceError> {
-        let from = match from {
-            None => None,
-            Some(Position::Mysql(position)) => Some(*position),
-            Some(_) if self.options.word == OperatorWord::FromSlot => None,
-            Some(other) => {
-                return Err(SourceError::OtherDatabase {
-                    saved: other.to_string(),
-                });
-            }
-        };
+        let from = own_position(from, self.options.word)?;
         Ok(self.stream(from, log).await?)
     }
 }

@@ -37,7 +37,7 @@ use tracing::Instrument;
 
 use crate::config;
 use crate::position::{Position, PostgresPosition};
-use crate::source::{LogChannel, OperatorWord, Source, SourceError, SourceOptions};
+use crate::source::{LogChannel, Source, SourceError, SourceOptions, own_position};
 
 use crate::source::select::Selector;
 use assemble::Assembler;
@@ -130,16 +130,7 @@ impl PostgresSource {
 
 impl Source for PostgresSource {
     async fn run(self, from: Option<Position>, log: &mut LogChannel) -> Result<(), SourceError> {
-        let from = match from {
-            None => None,
-            Some(Position::Postgres(position)) => Some(position),
-            Some(_) if self.options.word == OperatorWord::FromSlot => None,
-            Some(other) => {
-                return Err(SourceError::OtherDatabase {
-                    saved: other.to_string(),
-                });
-            }
-        };
+        let from = own_position(from, self.options.word)?;
         Ok(self.stream(from, log).await?)
     }
 }

@@ -237,17 +237,25 @@ impl Assembler {
             self.held.skip(SkipReason::UnlistedTable, 1);
             return Ok(());
         };
-        if let (Selection::Outbox, Some(reason)) = (selection, SkipReason::of_outbox_row(operation(head.kind))) {
-            self.skip_rows(group, &name, 1, reason);
-            return Ok(());
-        }
-        if group.rows_done_ahead(&name) > 0 {
-            group.count(&name, 1);
-            self.held.pass_over(1);
+        if self.passes_one(group, &name, selection, operation(head.kind)) {
             return Ok(());
         }
         let change = self.oversized_change(&name, bytes);
         self.push(group, &name, selection, 0, change)
+    }
+
+    /// Counts a row that is no event, or was done before. False: it is the next event.
+    fn passes_one(&mut self, group: &mut Group, table: &Arc<str>, selection: Selection, operation: Operation) -> bool {
+        if let (Selection::Outbox, Some(reason)) = (selection, SkipReason::of_outbox_row(operation)) {
+            self.skip_rows(group, table, 1, reason);
+            return true;
+        }
+        if group.rows_done_ahead(table) > 0 {
+            group.count(table, 1);
+            self.held.pass_over(1);
+            return true;
+        }
+        false
     }
 
     fn oversized_change(&self, table: &str, bytes: u64) -> Change {
@@ -306,13 +314,7 @@ impl Assembler {
             return Ok(());
         };
         let name: Arc<str> = table.to_string().into();
-        if let (Selection::Outbox, Some(reason)) = (selection, SkipReason::of_outbox_row(Operation::Truncate)) {
-            self.skip_rows(group, &name, 1, reason);
-            return Ok(());
-        }
-        if group.rows_done_ahead(&name) > 0 {
-            group.count(&name, 1);
-            self.held.pass_over(1);
+        if self.passes_one(group, &name, selection, Operation::Truncate) {
             return Ok(());
         }
         // The log does not say what columns it has, and there is no row.
