@@ -6,6 +6,7 @@ use tailpost::position::Position;
 
 use crate::support::kafka::Record;
 use crate::support::place::Place;
+use crate::support::plot::Plot;
 use crate::support::relay::Relay;
 use crate::support::{ANY_OUTBOX, Bed, DEADLINE, Db, Event, eventually, found, heavy, over_each};
 
@@ -24,8 +25,8 @@ spec:
 ";
 
 /// An event of this size fills a batch, so that a position behind it alone is saved.
-const BATCH: usize = 1_100_000;
-const SMALL: usize = 10;
+pub(crate) const BATCH: usize = 1_100_000;
+pub(crate) const SMALL: usize = 10;
 
 fn gated_bed(db: Db) -> (Bed, Relay) {
     let bed = Bed::new(db);
@@ -43,13 +44,13 @@ fn gated_bed(db: Db) -> (Bed, Relay) {
     (bed, relay)
 }
 
-fn open_gate(bed: &Bed, gate: &str) {
+pub(crate) fn open_gate(bed: &Plot, gate: &str) {
     bed.kafka
         .create_topic(&bed.topic(gate), 1, &[("max.message.bytes", "2000000")]);
 }
 
 /// Waits until the event of this gate is next and cannot pass.
-fn wait_held(bed: &Bed, relay: &mut Relay, gate: &str) {
+pub(crate) fn wait_held(bed: &Plot, relay: &mut Relay, gate: &str) {
     relay.wait_not_ready(&format!("topic `{}` does not exist", bed.topic(gate)));
 }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use tailpost::position::{Lsn, PostgresPosition};
 
-use crate::resume::killed_inside_a_large_transaction;
+use crate::resume::{BATCH, SMALL, killed_inside_a_large_transaction, open_gate, wait_held};
 use crate::support::kafka::Record;
 use crate::support::relay::Relay;
 use crate::support::server::OwnServer;
@@ -32,10 +32,6 @@ spec:
   delivery: {drain_timeout: 1s}
 ";
 
-/// An event of this size fills a batch, so that a position behind it alone is saved.
-const BATCH: usize = 1_100_000;
-const SMALL: usize = 10;
-
 fn gated_bed() -> (TestBed, Relay) {
     let bed = TestBed::new();
     bed.app()
@@ -46,16 +42,6 @@ fn gated_bed() -> (TestBed, Relay) {
         .unwrap();
     let relay = bed.relay(GATED);
     (bed, relay)
-}
-
-fn open_gate(bed: &TestBed, gate: &str) {
-    bed.kafka
-        .create_topic(&bed.topic(gate), 1, &[("max.message.bytes", "2000000")]);
-}
-
-/// Waits until the event of this gate is next and cannot pass.
-fn wait_held(bed: &TestBed, relay: &mut Relay, gate: &str) {
-    relay.wait_not_ready(&format!("topic `{}` does not exist", bed.topic(gate)));
 }
 
 fn wait_saved(relay: &Relay, what: &str, mut condition: impl FnMut(&PostgresPosition) -> bool) -> PostgresPosition {
