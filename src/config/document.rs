@@ -31,8 +31,8 @@ pub(super) enum Value {
     Null,
     Bool(bool),
     Integer(i128),
-    /// Its digits are lost in reading, so no key takes one.
-    Float,
+    /// Its digits are lost in reading, so only keys that are quantities take one; text such as `1.10` wants quotes.
+    Float(f64),
     Text(String),
     List(Vec<Node>),
     Mapping(Vec<(Node, Node)>),
@@ -298,8 +298,8 @@ impl<'de> Visitor<'de> for NodeSeed<'_> {
         self.integer(number)
     }
 
-    fn visit_f64<E: serde::de::Error>(self, _number: f64) -> Result<Node, E> {
-        self.scalar(Value::Float)
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Node, E> {
+        self.scalar(Value::Float(number))
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Node, E> {

@@ -92,6 +92,8 @@ pub enum Problem {
     SameName { name: String, other: PathBuf },
     #[error("server id {id} is also in {}, for the same server: expected distinct ones", .other.display())]
     SameServerId { id: u32, other: PathBuf },
+    #[error("transactional id `{id}` is also in {}, for the same brokers: expected distinct ones", .other.display())]
+    SameTransactionalId { id: String, other: PathBuf },
     #[error("unknown key; {}", hint(.suggestion.as_deref(), .known))]
     UnknownKey {
         suggestion: Option<String>,

@@ -25,13 +25,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-pub use dsn::{MysqlDsn, PostgresDsn};
+pub use dsn::{MysqlDsn, MysqlHost, PostgresDsn};
 pub use environment::{Environment, ProcessEnvironment};
 pub use error::{ConfigError, ConfigErrors, Note, Place, Problem, Violation};
 pub use pattern::{NamePattern, OutboxPattern, PrefixPattern};
 pub use pipeline::{
-    Columns, CreateTopics, Delivery, Envelope, ErrorPolicies, ErrorPolicy, GtidStart, Kafka, Mysql, MysqlStart, Outbox,
-    OutboxSelection, Pipeline, Postgres, Processor, Sink, Source, Ssl, SslMode, Start,
+    Checkpoint, CheckpointTopic, Columns, CreateTopics, DeadLetter, Delivery, Envelope, ErrorPolicies, ErrorPolicy,
+    GtidStart, Kafka, Mysql, MysqlStart, OnFenced, Outbox, OutboxSelection, OversizedDeadLetter, Pipeline, Postgres,
+    Processor, Restart, Sink, Source, Ssl, SslMode, Start,
 };
 pub use template::Template;
 
@@ -83,7 +84,7 @@ pub fn load(path: &Path, environment: &impl Environment) -> Result<Loaded, Confi
 ///
 /// # Errors
 /// Every violation of every file; a folder without a file; two files with one `metadata.name`; two with one server id for
-/// one MySQL server, which would let each in only by throwing the other out.
+/// one MySQL server, which would let each in only by throwing the other out; two with one transactional id for one Kafka.
 pub fn load_all(paths: &[PathBuf], environment: &impl Environment) -> Result<Vec<Loaded>, ConfigErrors> {
     let mut loaded = Vec::new();
     let mut errors = Vec::new();
@@ -102,6 +103,7 @@ pub fn load_all(paths: &[PathBuf], environment: &impl Environment) -> Result<Vec
     }
     errors.extend(same_names(&loaded));
     errors.extend(same_server_ids(&loaded));
+    errors.extend(same_transactional_ids(&loaded));
     if errors.is_empty() {
         Ok(loaded)
     } else {
@@ -135,17 +137,40 @@ fn same_server_ids(loaded: &[Loaded]) -> Vec<ConfigError> {
         let Source::Mysql(mysql) = &file.pipeline.source else {
             continue;
         };
-        let MysqlDsn { host, port, socket, .. } = &mysql.dsn;
         let id = mysql.server_id;
-        if let Some(other) = first.get(&(host, port, socket, id)) {
-            let other = other.to_path_buf();
+        let other = mysql.dsn.hosts.iter().find_map(|host| first.get(&(host, id)));
+        if let Some(other) = other.map(|other| other.to_path_buf()) {
             errors.push(file.error(
                 None,
                 "spec.source.config.server_id",
                 Problem::SameServerId { id, other },
             ));
         } else {
-            first.insert((host, port, socket, id), &file.path);
+            first.extend(mysql.dsn.hosts.iter().map(|host| ((host, id), file.path.as_path())));
+        }
+    }
+    errors
+}
+
+/// Of two producers with one transactional id, Kafka shuts out the one that came first: they would do so for ever.
+fn same_transactional_ids(loaded: &[Loaded]) -> Vec<ConfigError> {
+    let mut first: HashMap<_, &Path> = HashMap::new();
+    let mut errors = Vec::new();
+    for file in loaded {
+        let Some(id) = file.pipeline.transactional_id() else {
+            continue;
+        };
+        let Sink::Kafka(Kafka { brokers, .. }) = &file.pipeline.sink;
+        if let Some(other) = brokers.split(',').find_map(|broker| first.get(&(broker, id))) {
+            let (id, other) = (id.to_owned(), other.to_path_buf());
+            errors.push(file.error(
+                None,
+                "spec.sinks[0].config.transactional_id",
+                Problem::SameTransactionalId { id, other },
+            ));
+        }
+        for broker in brokers.split(',') {
+            first.entry((broker, id)).or_insert(&file.path);
         }
     }
     errors

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use secrecy::SecretString;
@@ -28,7 +29,20 @@ pub struct Pipeline {
     pub processors: Vec<Processor>,
     pub sink: Sink,
     pub errors: ErrorPolicies,
+    /// Where events go that cannot go their way; none: no policy of `errors` is [`ErrorPolicy::DeadLetter`].
+    pub dead_letter: Option<DeadLetter>,
+    pub checkpoint: Checkpoint,
     pub delivery: Delivery,
+    pub restart: Restart,
+}
+
+impl Pipeline {
+    /// The sink's transactional id, where anything is written in its name: records, or the checkpoint.
+    pub fn transactional_id(&self) -> Option<&str> {
+        let Sink::Kafka(kafka) = &self.sink;
+        let in_use = kafka.exactly_once || self.checkpoint != Checkpoint::File;
+        in_use.then_some(kafka.transactional_id.as_str())
+    }
 }
 
 /// Where changes come from.
@@ -67,6 +81,8 @@ pub struct Postgres {
     pub publication: String,
     /// Whether a missing slot or publication may be made on the first start.
     pub create: bool,
+    /// Whether a slot that is made is one that servers from 17 on keep in step on their standbys.
+    pub failover: bool,
     /// Larger messages and rows are discarded while they stream in and reported as `rejected`.
     pub max_message_bytes: u64,
     /// Ordinary tables whose changes are published.
@@ -133,6 +149,31 @@ pub enum GtidStart {
     Mariadb(MariadbGtids),
 }
 
+/// A text that names no GTIDs to go on behind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected {}", GtidStart::EXPECTED)]
+pub struct ParseGtidStartError;
+
+impl GtidStart {
+    pub(super) const EXPECTED: &str =
+        "a GTID set such as 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5, or of MariaDB 0-1-100";
+}
+
+impl FromStr for GtidStart {
+    type Err = ParseGtidStartError;
+
+    /// A colon is in each GTID set of MySQL, and in none of MariaDB. The empty set is a way to say `earliest` to the one
+    /// server and a mistake to the other, and is none here.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim();
+        let gtids = match text.contains(':') {
+            true => text.parse().ok().map(Self::Mysql),
+            false => text.parse().ok().map(Self::Mariadb),
+        };
+        gtids.filter(|_| !text.is_empty()).ok_or(ParseGtidStartError)
+    }
+}
+
 /// What makes records of change events.
 #[derive(Debug, Clone)]
 pub enum Processor {
@@ -190,10 +231,26 @@ pub struct Kafka {
     /// The key of records that bring none of their own.
     pub key: Option<Template>,
     pub envelope: Envelope,
+    /// Records and position in one Kafka transaction.
+    pub exactly_once: bool,
+    /// Fences older instances, of this sink or of the checkpoint in Kafka; `tailpost-` and the pipeline's name when the file
+    /// does not say.
+    pub transactional_id: String,
+    /// What to do when another instance with the same transactional id is alive.
+    pub on_fenced: OnFenced,
     /// None: the broker's own rule for topics that are missing.
     pub create_topics: Option<CreateTopics>,
     /// librdkafka properties in the file's order, none of them one that an option of ours sets; values can be secrets.
     pub client_conf: Vec<(String, SecretString)>,
+}
+
+/// What an instance does that was fenced, came back, and was fenced again at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnFenced {
+    /// Wait, and try again at a slow pace.
+    StandBy,
+    /// End the pipeline as failed.
+    Stop,
 }
 
 /// What stands around a payload that isn't sent raw.
@@ -224,8 +281,45 @@ pub struct ErrorPolicies {
 pub enum ErrorPolicy {
     /// Stop the pipeline with the cause.
     Halt,
+    /// Park the event in [`Pipeline::dead_letter`] and go on.
+    DeadLetter,
     /// Count the event and go on.
     Skip,
+}
+
+/// `spec.dead_letter` of type `kafka`: a topic of the sink's own cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetter {
+    pub topic: String,
+    pub oversized: OversizedDeadLetter,
+}
+
+/// What becomes of a dead letter that is too large for its topic as well, or whose bytes the source had to discard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OversizedDeadLetter {
+    /// Stop the pipeline: the database's log still has the bytes.
+    Halt,
+    /// Park a stub in its place, with size, hash and position, and without the bytes.
+    Stub,
+}
+
+/// `spec.checkpoint`: where the position is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Checkpoint {
+    /// A file under the state directory.
+    File,
+    /// A compacted topic of the sink's own cluster, which any machine can go on from. Always so with `exactly_once`.
+    Kafka(CheckpointTopic),
+}
+
+/// The topic that holds positions, of any number of pipelines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointTopic {
+    pub name: String,
+    /// At least 1, or -1: the broker's default.
+    pub replication_factor: i32,
+    /// Whether it may be made where it is missing.
+    pub create: bool,
 }
 
 /// Bounds of the way from source to sink.
@@ -238,6 +332,23 @@ pub struct Delivery {
     pub drain_timeout: Duration,
     /// How long a stuck sink may hold the source's connection.
     pub stall_timeout: Duration,
+    /// How long a source may hand over nothing while its server's log moves and nothing explains it.
+    pub progress_timeout: Duration,
+    /// How long a Kafka transaction may gather records under load; with nothing more to wait for, it is committed at once.
+    pub transaction_interval: Duration,
+}
+
+/// `spec.restart`: waits between tries of a source or a sink that failed and can heal.
+///
+/// The n-th wait in a row is `base_delay * multiplier^(n-1)`, at most `max_delay`, times a random factor from `jitter`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Restart {
+    pub base_delay: Duration,
+    pub max_delay: Duration,
+    /// At least 1.
+    pub multiplier: f64,
+    /// Least and largest factor: both above 0, the first no larger than the second.
+    pub jitter: (f64, f64),
 }
 
 /// How the server is told apart from an impostor.

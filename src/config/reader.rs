@@ -100,6 +100,12 @@ impl<'n> Mapping<'n> {
         Some(self.entries.remove(index).field)
     }
 
+    /// A key that is still to be taken.
+    pub(super) fn peek(&self, name: &str) -> Option<Field<'n>> {
+        let entry = self.entries.iter().find(|entry| entry.name == name);
+        entry.map(|entry| entry.field.clone())
+    }
+
     /// All the keys that are left, for a mapping whose keys are the user's own.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = (&'n str, Field<'n>)> {
         std::mem::take(&mut self.entries)
@@ -342,6 +348,35 @@ impl<'e> Reader<'e> {
         }
     }
 
+    /// A number that need not be whole; `expected` says its range in words.
+    pub(super) fn number(&mut self, field: &Field<'_>, range: RangeInclusive<f64>, expected: &str) -> Read<f64> {
+        let (number, found, remedy) = match &field.node.value {
+            // A whole number that a float does not hold exactly is out of every range that a key has.
+            Value::Integer(number) => (Some(*number as f64), number.to_string(), None),
+            Value::Float(number) => (Some(*number), number.to_string(), None),
+            Value::Text(source) => {
+                let text = self.expand(field, source)?;
+                let number = text.value.parse::<f64>().ok();
+                match text.expanded {
+                    true => (number, text.found(), None),
+                    false => (None, text.found(), number.map(|_| "remove the quotes".to_owned())),
+                }
+            }
+            _ => return Err(self.wrong_kind(field, expected)),
+        };
+        match number.filter(|number| range.contains(number)) {
+            Some(number) => Ok(number),
+            None => Err(self.report(
+                field,
+                Problem::Unexpected {
+                    expected: expected.to_owned(),
+                    found,
+                    remedy,
+                },
+            )),
+        }
+    }
+
     pub(super) fn duration(&mut self, field: &Field<'_>, range: RangeInclusive<Duration>) -> Read<Duration> {
         let source = match &field.node.value {
             Value::Text(source) => source,
@@ -430,7 +465,7 @@ impl<'e> Reader<'e> {
     pub(super) fn wrong_kind(&mut self, field: &Field<'_>, expected: &str) -> Reported {
         let value = &field.node.value;
         let remedy = match (expected, value) {
-            ("text", Value::Bool(_) | Value::Integer(_) | Value::Float) => Some("quote it"),
+            ("text", Value::Bool(_) | Value::Integer(_) | Value::Float(_)) => Some("quote it"),
             ("a list", Value::Null) => Some("write [] for none"),
             ("a list", Value::Text(_)) => Some("write [...] around it"),
             ("a mapping", Value::Null) => Some("remove the key, or write {} for none"),

@@ -66,7 +66,7 @@ pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "true or false",
-        Value::Integer(_) | Value::Float => "a number",
+        Value::Integer(_) | Value::Float(_) => "a number",
         Value::Text(_) => "text",
         Value::List(_) => "a list",
         Value::Mapping(_) => "a mapping",

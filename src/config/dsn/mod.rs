@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::suggest::nearest;
 
-pub use mysql::MysqlDsn;
+pub use mysql::{MysqlDsn, MysqlHost};
 pub use postgres::PostgresDsn;
 
 /// What is wrong with a DSN.

@@ -22,16 +22,36 @@ pub struct MysqlDsn {
     pub user: String,
     /// None: the account has none.
     pub password: Option<SecretString>,
-    /// A name or an address; `localhost` where there is a socket.
-    pub host: String,
-    pub port: u16,
-    /// A unix socket's path, in place of host and port. There is no TLS over it.
-    pub socket: Option<PathBuf>,
+    /// Never empty. Several are servers that replicate from one another: the first that takes writes is meant.
+    pub hosts: Vec<MysqlHost>,
     pub database: Option<String>,
     /// None: the program's own.
     pub connect_timeout: Option<Duration>,
     /// What is verified, and with which files.
     pub ssl: Ssl,
+}
+
+/// Where one server listens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum MysqlHost {
+    Tcp {
+        /// A name or an address.
+        name: String,
+        port: u16,
+    },
+    /// A unix socket's path. There is no TLS over it.
+    Socket(PathBuf),
+}
+
+/// For messages.
+impl fmt::Display for MysqlHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { name, port } if name.contains(':') => write!(f, "[{name}]:{port}"),
+            Self::Tcp { name, port } => write!(f, "{name}:{port}"),
+            Self::Socket(path) => path.display().fmt(f),
+        }
+    }
 }
 
 const OPTIONS: [&str; 6] = ["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "connect-timeout", "socket"];
@@ -154,9 +174,12 @@ impl MysqlDsn {
 impl fmt::Display for MysqlDsn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "mysql://{}@", percent_encode(&self.user))?;
-        match &self.socket {
-            Some(path) => f.write_str(&percent_encode(&path.to_string_lossy()))?,
-            None => write!(f, "{}:{}", bracketed(&self.host), self.port)?,
+        for (index, host) in self.hosts.iter().enumerate() {
+            f.write_str(if index > 0 { "," } else { "" })?;
+            match host {
+                MysqlHost::Socket(path) => f.write_str(&percent_encode(&path.to_string_lossy()))?,
+                MysqlHost::Tcp { name, port } => write!(f, "{}:{port}", bracketed(name))?,
+            }
         }
         match &self.database {
             Some(database) => write!(f, "/{}", percent_encode(database)),
@@ -180,8 +203,8 @@ struct Builder {
     errors: Vec<DsnError>,
     user: Option<String>,
     password: Option<SecretString>,
-    host: Option<String>,
-    port: Option<u16>,
+    hosts: Vec<String>,
+    ports: Vec<u16>,
     socket: Option<PathBuf>,
     database: Option<String>,
     connect_timeout: Option<Duration>,
@@ -222,12 +245,21 @@ impl Builder {
         match option {
             "user" => self.user = Some(value),
             "password" => self.password = Some(value.into()),
-            "host" if value.contains(',') => return Err(wrong("one host")),
-            "host" if value.starts_with('/') => self.socket = Some(value.into()),
-            "host" => self.host = Some(value),
+            "host" if value.starts_with('/') && !value.contains(',') => self.socket = Some(value.into()),
+            "host" => {
+                let hosts: Vec<String> = value.split(',').map(str::to_owned).collect();
+                if hosts.iter().any(|host| host.is_empty() || host.starts_with('/')) {
+                    return Err(wrong("a name or an address between two commas"));
+                }
+                self.hosts = hosts;
+            }
             "port" => {
-                let port = value.parse().ok().filter(|&port| port > 0);
-                self.port = Some(port.ok_or_else(|| wrong("a port number from 1 to 65535"))?);
+                let port = |text: &str| match text {
+                    "" => Some(DEFAULT_PORT),
+                    text => text.parse().ok().filter(|&port| port > 0),
+                };
+                let ports: Option<Vec<u16>> = value.split(',').map(port).collect();
+                self.ports = ports.ok_or_else(|| wrong("a port number from 1 to 65535"))?;
             }
             "database" => self.database = Some(value),
             "connect-timeout" => {
@@ -264,7 +296,7 @@ impl Builder {
                 socket: "the path of a unix socket",
             });
         }
-        if self.socket.is_some() && self.host.as_ref().is_some_and(|host| host != LOCAL) {
+        if self.socket.is_some() && self.hosts.iter().any(|host| host != LOCAL) {
             self.errors.push(DsnError::HostAndSocket);
         }
         let mode = match self.mode {
@@ -280,9 +312,7 @@ impl Builder {
             Some(user) if self.errors.is_empty() => Ok(MysqlDsn {
                 user,
                 password: self.password,
-                host: self.host.unwrap_or_else(|| LOCAL.to_owned()),
-                port: self.port.unwrap_or(DEFAULT_PORT),
-                socket: self.socket,
+                hosts: hosts(self.hosts, self.ports, self.socket),
                 database: self.database,
                 connect_timeout: self.connect_timeout,
                 ssl: Ssl {
@@ -295,6 +325,16 @@ impl Builder {
             _ => Err(self.errors),
         }
     }
+}
+
+/// A URL gives as many ports as hosts, or none.
+fn hosts(names: Vec<String>, ports: Vec<u16>, socket: Option<PathBuf>) -> Vec<MysqlHost> {
+    if let Some(path) = socket {
+        return vec![MysqlHost::Socket(path)];
+    }
+    let ports = ports.into_iter().chain(std::iter::repeat(DEFAULT_PORT));
+    let hosts = names.into_iter().zip(ports);
+    hosts.map(|(name, port)| MysqlHost::Tcp { name, port }).collect()
 }
 
 /// What cannot be had with this mode, or would pass for more than it is.

@@ -1,18 +1,33 @@
 //! `sinks[].config` of type `kafka`.
 
-use secrecy::SecretString;
-
+use super::accept_without_effect;
+use super::client_conf::{self, TransactionTimeout};
 use super::kind::{Kinds, read_type};
-use super::template::{read_template, read_topic_template};
-use super::{accept_without_effect, not_yet};
+use super::template::{FixedTopic, read_template, read_topic_template};
 use crate::config::document::Value;
 use crate::config::error::Problem;
-use crate::config::pipeline::{CreateTopics, Envelope, Kafka};
+use crate::config::pipeline::{CreateTopics, Envelope, Kafka, OnFenced};
 use crate::config::reader::{Field, Read, Reader, optional};
 
 const BROKERS: &str = "`host:port`, comma separated";
 
-pub(super) fn read(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Kafka> {
+/// A sink, and what other parts of the file are held against, whatever else is wrong with it.
+pub(super) struct KafkaReading<'n> {
+    pub(super) kafka: Read<Kafka>,
+    pub(super) transactions: Transactions<'n>,
+    pub(super) topic: Option<FixedTopic<'n>>,
+}
+
+/// What the file says of the sink's transactions.
+pub(super) struct Transactions<'n> {
+    pub(super) exactly_once: Read<bool>,
+    /// Those keys in the file that mean nothing without a transactional id.
+    pub(super) dependent: Vec<Field<'n>>,
+    pub(super) timeout: TransactionTimeout,
+}
+
+/// `pipeline` is its name, or empty where that is wrong.
+pub(super) fn read<'n>(reader: &mut Reader<'_>, field: &Field<'n>, pipeline: &str) -> Read<KafkaReading<'n>> {
     let mut mapping = reader.mapping(field)?;
     let id = reader
         .require(&mut mapping, "id", "a name for the sink")
@@ -20,38 +35,78 @@ pub(super) fn read(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Kafka> {
     let brokers = reader
         .require(&mut mapping, "brokers", BROKERS)
         .and_then(|field| read_brokers(reader, &field));
-    let topic = optional(mapping.take("topic"), |field| read_topic_template(reader, field));
+    let topic_field = mapping.take("topic");
+    let topic = optional(topic_field.clone(), |field| read_topic_template(reader, field));
     let key = optional(mapping.take("key"), |field| read_template(reader, field));
     let envelope = optional(mapping.take("envelope"), |field| read_envelope(reader, field));
     let required = optional(mapping.take("required"), |field| {
         read_only(reader, field, true, "`required: false`")
     });
-    let exactly_once = optional(mapping.take("exactly_once"), |field| {
-        read_only(reader, field, false, "`exactly_once: true`")
+    let exactly_once = optional(mapping.take("exactly_once"), |field| reader.boolean(field));
+    let (id_field, fenced_field) = (mapping.take("transactional_id"), mapping.take("on_fenced"));
+    let transactional_id = optional(id_field.clone(), |field| read_transactional_id(reader, field));
+    let on_fenced = optional(fenced_field.clone(), |field| {
+        reader.word(field, &[("stand_by", OnFenced::StandBy), ("stop", OnFenced::Stop)])
     });
-    let transactional_id = not_yet(reader, mapping.take("transactional_id"), "`transactional_id`", None);
     let create_topics = optional(mapping.take("create_topics"), |field| read_create_topics(reader, field));
-    let client_conf = optional(mapping.take("client_conf"), |field| read_client_conf(reader, field));
+    let fixed_topic = match (&topic, &topic_field) {
+        (Ok(Some(topic)), Some(field)) => FixedTopic::of_template(topic, field),
+        _ => None,
+    };
+    let conf = match mapping.take("client_conf") {
+        Some(field) => client_conf::read(reader, &field),
+        None => Ok(client_conf::ClientConf::default()),
+    };
     let encoding = match reader.is_deltaforge() {
         true => optional(mapping.take("encoding"), |field| read_encoding(reader, field)),
         false => Ok(None),
     };
     accept_without_effect(reader, &mut mapping, &["send_timeout_secs"]);
     reader.finish(mapping);
-    let kafka = Kafka {
-        id: id?,
-        brokers: brokers?,
-        topic: topic?,
-        key: key?,
-        envelope: envelope?.unwrap_or(Envelope::Native),
-        create_topics: create_topics?,
-        client_conf: client_conf?.unwrap_or_default(),
+    let (conf, timeout_field, timeout) = match conf {
+        Ok(conf) => (conf.properties, conf.timeout_field, conf.timeout),
+        Err(reported) => (Err(reported), None, TransactionTimeout::default()),
     };
-    required?;
-    exactly_once?;
-    transactional_id?;
-    encoding?;
-    Ok(kafka)
+    let exactly_once = exactly_once.map(|flag| flag.unwrap_or(false));
+    let kafka = || {
+        let kafka = Kafka {
+            id: id?,
+            brokers: brokers?,
+            topic: topic?,
+            key: key?,
+            envelope: envelope?.unwrap_or(Envelope::Native),
+            exactly_once: exactly_once?,
+            transactional_id: transactional_id?.unwrap_or_else(|| format!("tailpost-{pipeline}")),
+            on_fenced: on_fenced?.unwrap_or(OnFenced::StandBy),
+            create_topics: create_topics?,
+            client_conf: conf?,
+        };
+        required?;
+        encoding?;
+        Ok(kafka)
+    };
+    Ok(KafkaReading {
+        kafka: kafka(),
+        transactions: Transactions {
+            exactly_once,
+            dependent: [id_field, fenced_field, timeout_field].into_iter().flatten().collect(),
+            timeout,
+        },
+        topic: fixed_topic,
+    })
+}
+
+const TRANSACTIONAL_ID: &str = "a transactional id of 1 to 200 characters, none of them a control character";
+
+/// Kafka takes any text. Ours leaves room for what is put behind it, and for a broker's log lines.
+fn read_transactional_id(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<String> {
+    let text = reader.text(field)?;
+    let legal = (1..=200).contains(&text.value.chars().count()) && !text.value.contains(char::is_control);
+    if legal {
+        Ok(text.value)
+    } else {
+        Err(reader.unexpected(field, TRANSACTIONAL_ID, text.found()))
+    }
 }
 
 /// Blanks around a comma are dropped; the result is what librdkafka takes.
@@ -137,104 +192,27 @@ fn read_create_topics(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Create
         .require(&mut mapping, "partitions", "a whole number, 1 or more")
         .and_then(|field| read_count(reader, &field, 1, 100_000));
     let replication_factor = optional(mapping.take("replication_factor"), |field| {
-        let factor = read_count(reader, field, -1, 1000)?;
-        if factor == 0 {
-            return Err(reader.unexpected(field, "1 or more, or -1 for the broker's default", "0".to_owned()));
-        }
-        Ok(factor)
+        read_replication_factor(reader, field)
     });
     reader.finish(mapping);
     Ok(CreateTopics {
         partitions: partitions?,
-        replication_factor: replication_factor?.unwrap_or(-1),
+        replication_factor: replication_factor?.unwrap_or(BROKERS_DEFAULT),
     })
+}
+
+/// The replication factor that leaves it to the broker.
+pub(super) const BROKERS_DEFAULT: i32 = -1;
+
+pub(super) fn read_replication_factor(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<i32> {
+    let factor = read_count(reader, field, BROKERS_DEFAULT, 1000)?;
+    if factor == 0 {
+        return Err(reader.unexpected(field, "1 or more, or -1 for the broker's default", "0".to_owned()));
+    }
+    Ok(factor)
 }
 
 fn read_count(reader: &mut Reader<'_>, field: &Field<'_>, least: i32, most: i32) -> Read<i32> {
     let count = reader.integer(field, i64::from(least)..=i64::from(most))?;
     i32::try_from(count).map_err(|err| reader.refuse(field, err.to_string()))
-}
-
-const IDEMPOTENCE: &str = "the sink's own idempotent producer";
-const RETRIES: &str = "the sink's own retries, which end only with the pipeline";
-const REPORTS: &str = "the sink's own delivery reports";
-
-/// librdkafka's properties that the sink sets, and what of ours stands for them.
-const OURS: [(&str, &str); 24] = [
-    ("bootstrap.servers", "`brokers`"),
-    ("metadata.broker.list", "`brokers`"),
-    ("enable.idempotence", IDEMPOTENCE),
-    ("enable.gapless.guarantee", IDEMPOTENCE),
-    ("acks", "the sink's own `acks=all`"),
-    ("request.required.acks", "the sink's own `acks=all`"),
-    ("message.timeout.ms", RETRIES),
-    ("delivery.timeout.ms", RETRIES),
-    ("retries", RETRIES),
-    ("message.send.max.retries", RETRIES),
-    ("partitioner", "the sink's own partitioner, which is Java's"),
-    ("transactional.id", "`transactional_id`"),
-    ("queue.buffering.max.messages", "`spec.delivery.max_in_flight_events`"),
-    ("queue.buffering.max.kbytes", "`spec.delivery.max_in_flight_bytes`"),
-    ("delivery.report.only.error", REPORTS),
-    ("dr_cb", REPORTS),
-    ("dr_msg_cb", REPORTS),
-    ("error_cb", REPORTS),
-    ("throttle_cb", REPORTS),
-    ("stats_cb", REPORTS),
-    ("log_cb", REPORTS),
-    ("background_event_cb", REPORTS),
-    ("opaque", REPORTS),
-    ("default_topic_conf", "the sink's own topic settings"),
-];
-
-/// With more, librdkafka's idempotent producer cannot keep the order.
-const MOST_IN_FLIGHT: i64 = 5;
-
-fn read_client_conf(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Vec<(String, SecretString)>> {
-    let mut mapping = reader.mapping(field)?;
-    let properties: Vec<_> = mapping
-        .take_all()
-        .map(|(name, field)| {
-            if let Some((_, ours)) = OURS.iter().find(|(property, _)| *property == name) {
-                return Err(reader.report_key(
-                    &field,
-                    Problem::Clash {
-                        property: name.to_owned(),
-                        ours,
-                    },
-                ));
-            }
-            if name.is_empty() {
-                let message = "expected a librdkafka property".to_owned();
-                return Err(reader.report_key(&field, Problem::Refused { message }));
-            }
-            if ["max.in.flight", "max.in.flight.requests.per.connection"].contains(&name) {
-                let count = read_in_flight(reader, &field)?;
-                return Ok((name.to_owned(), SecretString::from(count.to_string())));
-            }
-            read_property(reader, &field).map(|value| (name.to_owned(), SecretString::from(value)))
-        })
-        .collect();
-    properties.into_iter().collect()
-}
-
-/// The value in text. A number with a point would not come out as it was written, so it wants quotes.
-fn read_property(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<String> {
-    match &field.node.value {
-        Value::Integer(number) => Ok(number.to_string()),
-        Value::Bool(flag) => Ok(flag.to_string()),
-        Value::Float => Err(reader.refuse(field, "a number with a point: quote it")),
-        _ => reader.secret(field, "text, a whole number, true or false"),
-    }
-}
-
-fn read_in_flight(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<i64> {
-    let quoted = match &field.node.value {
-        Value::Text(text) => text.parse::<i64>().ok(),
-        _ => None,
-    };
-    match quoted {
-        Some(count) if (1..=MOST_IN_FLIGHT).contains(&count) => Ok(count),
-        _ => reader.integer(field, 1..=MOST_IN_FLIGHT),
-    }
 }

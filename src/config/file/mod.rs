@@ -3,21 +3,27 @@
 //! A reader looks at every key before it gives up on any, so that one run shows all there is to correct. Keys that only
 //! DeltaForge files have are known in those alone; keys of features to come are known and refused as such.
 
+mod checkpoint;
+mod client_conf;
+mod delivery;
+mod errors;
 mod kafka;
 mod kind;
 mod outbox;
 mod source;
 mod template;
+mod transactions;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::document::{Node, Value};
 use super::error::Problem;
 use super::pattern::PatternError;
-use super::pipeline::{Delivery, ErrorPolicies, ErrorPolicy, Pipeline, Processor, Sink, Source};
+use super::pipeline::{Checkpoint, DeadLetter, Delivery, ErrorPolicies, Pipeline, Processor, Restart, Sink, Source};
 use super::reader::{Field, Mapping, Read, Reader, Version, optional};
-use kind::{Kinds, read_type, require_kind};
+use kafka::KafkaReading;
+use kind::{Kinds, require_kind};
+use outbox::Seen;
 
 /// A pipeline, and the number of the node that names it.
 pub(super) struct Named {
@@ -61,7 +67,10 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Node) -> Read<Named> {
         processors: spec.processors,
         sink: spec.sink,
         errors: spec.errors,
+        dead_letter: spec.dead_letter,
+        checkpoint: spec.checkpoint,
         delivery: spec.delivery,
+        restart: spec.restart,
     };
     Ok(Named {
         pipeline,
@@ -140,7 +149,10 @@ struct Spec {
     processors: Vec<Processor>,
     sink: Sink,
     errors: ErrorPolicies,
+    dead_letter: Option<DeadLetter>,
+    checkpoint: Checkpoint,
     delivery: Delivery,
+    restart: Restart,
 }
 
 /// What DeltaForge does with these has no counterpart here, or is what tailpost does anyway.
@@ -161,28 +173,49 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
     let source = source_field
         .clone()
         .and_then(|field| source::read(reader, &field, pipeline));
+    let mut seen = Seen::default();
     let processors = optional(mapping.take("processors"), |field| {
-        outbox::read_processors(reader, field)
+        outbox::read_processors(reader, field, &mut seen)
     });
     let sink = reader
         .require(&mut mapping, "sinks", "a list with one sink")
-        .and_then(|field| read_sinks(reader, &field));
-    let errors = optional(mapping.take("errors"), |field| read_errors(reader, field));
-    let delivery = optional(mapping.take("delivery"), |field| read_delivery(reader, field));
-    let checkpoint = optional(mapping.take("checkpoint"), |field| read_checkpoint(reader, field));
-    let dead_letter = not_yet(reader, mapping.take("dead_letter"), "`dead_letter`", None);
+        .and_then(|field| read_sinks(reader, &field, pipeline));
+    let dead_letter = optional(mapping.take("dead_letter"), |field| {
+        errors::read_dead_letter(reader, field)
+    });
+    let errors = errors::read_policies(reader, mapping.take("errors"), &dead_letter);
+    let delivery = optional(mapping.take("delivery"), |field| delivery::read(reader, field));
+    let restart = optional(mapping.take("restart"), |field| delivery::read_restart(reader, field));
+    let checkpoint = optional(mapping.take("checkpoint"), |field| checkpoint::read(reader, field));
     accept_without_effect(reader, &mut mapping, &SPEC_WITHOUT_EFFECT);
     reader.finish(mapping);
+
+    let transactions = sink
+        .as_ref()
+        .map(|sink| &sink.transactions)
+        .map_err(|reported| *reported);
+    let checkpoint =
+        transactions.and_then(|transactions| transactions::read_checkpoint(reader, transactions, &checkpoint));
+    if let (Ok(transactions), Ok(Some(delivery))) = (transactions, &delivery) {
+        transactions::check_interval(reader, transactions, delivery);
+    }
+    if let Ok(checkpoint) = &checkpoint {
+        let of_sink = sink.iter().filter_map(|sink| sink.topic.as_ref());
+        let of_dead_letters = dead_letter.iter().flatten().map(|dead_letter| &dead_letter.topic);
+        let topics = seen.topics.iter().chain(of_sink).chain(of_dead_letters);
+        transactions::check_topics(reader, checkpoint, topics);
+    }
     let (source, processors) = (source?, processors?.unwrap_or_default());
     let spec = Spec {
         source,
         processors,
-        sink: sink?,
-        errors: errors?.unwrap_or(DEFAULT_ERRORS),
-        delivery: delivery?.unwrap_or(DEFAULT_DELIVERY),
+        sink: sink?.kafka.map(Sink::Kafka)?,
+        errors: errors?,
+        dead_letter: dead_letter?.map(|reading| reading.dead_letter),
+        checkpoint: checkpoint?,
+        delivery: delivery?.map(|reading| reading.delivery).unwrap_or_default(),
+        restart: restart?.unwrap_or_default(),
     };
-    checkpoint?;
-    dead_letter?;
     if let Ok(field) = source_field
         && spec.source.selects_outboxes()
         && spec.processors.is_empty()
@@ -195,9 +228,9 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
     Ok(spec)
 }
 
-fn read_sinks(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Sink> {
+fn read_sinks<'n>(reader: &mut Reader<'_>, field: &Field<'n>, pipeline: &str) -> Read<KafkaReading<'n>> {
     let items = reader.list(field)?;
-    let sinks: Vec<_> = items.iter().map(|item| read_sink(reader, item)).collect();
+    let sinks: Vec<_> = items.iter().map(|item| read_sink(reader, item, pipeline)).collect();
     if let Some(second) = items.get(1) {
         let what = "more than one sink".to_owned();
         return Err(reader.report(second, Problem::NotYet { what, remedy: None }));
@@ -208,7 +241,7 @@ fn read_sinks(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Sink> {
         .unwrap_or_else(|| Err(reader.unexpected(field, "one sink", "an empty list".to_owned())))
 }
 
-fn read_sink(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Sink> {
+fn read_sink<'n>(reader: &mut Reader<'_>, field: &Field<'n>, pipeline: &str) -> Read<KafkaReading<'n>> {
     let mut mapping = reader.mapping(field)?;
     let kinds = Kinds {
         here: &[("kafka", ())],
@@ -218,117 +251,7 @@ fn read_sink(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Sink> {
     let kind = require_kind(reader, &mut mapping, "sink type", &kinds);
     let config = reader.require(&mut mapping, "config", "a mapping with id and brokers");
     reader.finish(mapping);
-    kind.read(|_| kafka::read(reader, &config?).map(Sink::Kafka))
-}
-
-const DEFAULT_ERRORS: ErrorPolicies = ErrorPolicies {
-    invalid: ErrorPolicy::Halt,
-    unroutable: ErrorPolicy::Halt,
-    rejected: ErrorPolicy::Halt,
-};
-
-fn read_errors(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<ErrorPolicies> {
-    let mut mapping = reader.mapping(field)?;
-    let mut policy = |name| optional(mapping.take(name), |field| read_policy(reader, field));
-    let (invalid, unroutable, rejected) = (policy("invalid"), policy("unroutable"), policy("rejected"));
-    reader.finish(mapping);
-    Ok(ErrorPolicies {
-        invalid: invalid?.unwrap_or(DEFAULT_ERRORS.invalid),
-        unroutable: unroutable?.unwrap_or(DEFAULT_ERRORS.unroutable),
-        rejected: rejected?.unwrap_or(DEFAULT_ERRORS.rejected),
-    })
-}
-
-fn read_policy(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<ErrorPolicy> {
-    let policies = [
-        ("halt", Some(ErrorPolicy::Halt)),
-        ("skip", Some(ErrorPolicy::Skip)),
-        ("dead_letter", None),
-    ];
-    reader.word(field, &policies)?.ok_or_else(|| {
-        let remedy = Some("expected `halt` or `skip`".to_owned());
-        reader.report(
-            field,
-            Problem::NotYet {
-                what: "error policy `dead_letter`".to_owned(),
-                remedy,
-            },
-        )
-    })
-}
-
-const DEFAULT_DELIVERY: Delivery = Delivery {
-    max_in_flight_events: 20_000,
-    max_in_flight_bytes: 32 * 1024 * 1024,
-    drain_timeout: Duration::from_secs(30),
-    stall_timeout: Duration::from_secs(60),
-};
-
-fn read_delivery(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Delivery> {
-    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-    let mut mapping = reader.mapping(field)?;
-    let events = optional(mapping.take("max_in_flight_events"), |field| {
-        reader.integer(field, 1..=10_000_000)
-    });
-    let bytes = optional(mapping.take("max_in_flight_bytes"), |field| {
-        reader.size(field, 64 << 10..=1 << 40)
-    });
-    let drain = optional(mapping.take("drain_timeout"), |field| {
-        reader.duration(field, Duration::ZERO..=DAY)
-    });
-    let stall = optional(mapping.take("stall_timeout"), |field| {
-        reader.duration(field, Duration::from_secs(1)..=DAY)
-    });
-    let remedy = Some("it belongs to `exactly_once`");
-    let interval = not_yet(
-        reader,
-        mapping.take("transaction_interval"),
-        "`transaction_interval`",
-        remedy,
-    );
-    reader.finish(mapping);
-    let delivery = Delivery {
-        max_in_flight_events: events?
-            .and_then(|events| usize::try_from(events).ok())
-            .unwrap_or(DEFAULT_DELIVERY.max_in_flight_events),
-        max_in_flight_bytes: bytes?.unwrap_or(DEFAULT_DELIVERY.max_in_flight_bytes),
-        drain_timeout: drain?.unwrap_or(DEFAULT_DELIVERY.drain_timeout),
-        stall_timeout: stall?.unwrap_or(DEFAULT_DELIVERY.stall_timeout),
-    };
-    interval?;
-    Ok(delivery)
-}
-
-/// Only the file under the state directory is there, which needs no further key.
-fn read_checkpoint(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<()> {
-    let mut mapping = reader.mapping(field)?;
-    let kind = reader.require(&mut mapping, "type", "`file`").and_then(|field| {
-        let kinds = Kinds {
-            here: &[("file", ())],
-            later: &["kafka"],
-            elsewhere: &[],
-        };
-        read_type(reader, &field, "checkpoint type", &kinds)
-    });
-    // The keys of a type that isn't there are not worth a second violation.
-    if kind.is_ok() {
-        reader.finish(mapping);
-    }
-    kind
-}
-
-/// Refuses a key of a feature to come.
-fn not_yet(reader: &mut Reader<'_>, field: Option<Field<'_>>, what: &str, remedy: Option<&str>) -> Read<()> {
-    match field {
-        None => Ok(()),
-        Some(field) => {
-            let problem = Problem::NotYet {
-                what: what.to_owned(),
-                remedy: remedy.map(str::to_owned),
-            };
-            Err(reader.report_key(&field, problem))
-        }
-    }
+    kind.read(|_| kafka::read(reader, &config?, pipeline))
 }
 
 /// Takes DeltaForge's keys that mean nothing here, with a note for each.

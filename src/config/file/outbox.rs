@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::kind::{Kinds, require_kind};
 use super::read_patterns;
-use super::template::{TOPIC, is_topic, read_template, read_topic_template};
+use super::template::{FixedTopic, read_template, read_topic, read_topic_template};
 use crate::config::error::Problem;
 use crate::config::pattern::OutboxPattern;
 use crate::config::pipeline::{Columns, Outbox, Processor};
@@ -14,17 +14,27 @@ use crate::config::reader::{Field, Mapping, Read, Reader, optional};
 const OUR_HEADERS: [&str; 4] = ["df-event-id", "df-aggregate-type", "df-aggregate-id", "df-event-type"];
 const DEFAULT_ID: &str = "outbox";
 
+/// What was seen of the processors so far, for the rules that join them.
+#[derive(Default)]
+pub(super) struct Seen<'n> {
+    ids: HashSet<String>,
+    pub(super) topics: Vec<FixedTopic<'n>>,
+}
+
 /// Processors with the default id share it in metrics; an id that is written twice is refused.
-pub(super) fn read_processors(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Vec<Processor>> {
+pub(super) fn read_processors<'n>(
+    reader: &mut Reader<'_>,
+    field: &Field<'n>,
+    seen: &mut Seen<'n>,
+) -> Read<Vec<Processor>> {
     let items = reader.list(field)?;
-    let mut ids = HashSet::new();
     let mut takes_all: Option<usize> = None;
     let mut processors = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
         if let Some(earlier) = takes_all {
             reader.note(item, format!("never reached: processors[{earlier}] takes every outbox"));
         }
-        let outbox = read_processor(reader, item, &mut ids);
+        let outbox = read_processor(reader, item, seen);
         if outbox
             .as_ref()
             .is_ok_and(|outbox| outbox.tables.iter().all(|pattern| pattern.as_str() == "*"))
@@ -36,24 +46,35 @@ pub(super) fn read_processors(reader: &mut Reader<'_>, field: &Field<'_>) -> Rea
     processors.into_iter().collect()
 }
 
-fn read_processor(reader: &mut Reader<'_>, field: &Field<'_>, ids: &mut HashSet<String>) -> Read<Outbox> {
+fn read_processor<'n>(reader: &mut Reader<'_>, field: &Field<'n>, seen: &mut Seen<'n>) -> Read<Outbox> {
     let mut mapping = reader.mapping(field)?;
     let kinds = Kinds {
         here: &[("outbox", ())],
         later: &[],
         elsewhere: &["javascript", "flatten", "filter"],
     };
-    require_kind(reader, &mut mapping, "processor type", &kinds).read(|_| read_outbox(reader, mapping, ids))
+    require_kind(reader, &mut mapping, "processor type", &kinds).read(|_| read_outbox(reader, mapping, seen))
 }
 
-fn read_outbox(reader: &mut Reader<'_>, mut mapping: Mapping<'_>, ids: &mut HashSet<String>) -> Read<Outbox> {
-    let id = optional(mapping.take("id"), |field| read_id(reader, field, ids));
+fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut Seen<'n>) -> Read<Outbox> {
+    let id = optional(mapping.take("id"), |field| read_id(reader, field, &mut seen.ids));
     let tables = optional(mapping.take("tables"), |field| {
         read_patterns(reader, field, OutboxPattern::parse)
     });
-    let topic = optional(mapping.take("topic"), |field| read_topic_template(reader, field));
+    let topic = optional(mapping.take("topic"), |field| {
+        let topic = read_topic_template(reader, field)?;
+        seen.topics.extend(FixedTopic::of_template(&topic, field));
+        Ok(topic)
+    });
     let columns = optional(mapping.take("columns"), |field| read_columns(reader, field));
-    let default_topic = optional(mapping.take("default_topic"), |field| read_topic(reader, field));
+    let default_topic = optional(mapping.take("default_topic"), |field| {
+        let name = read_topic(reader, field)?;
+        seen.topics.push(FixedTopic {
+            name: name.clone(),
+            field: field.clone(),
+        });
+        Ok(name)
+    });
     let key = optional(mapping.take("key"), |field| read_template(reader, field));
     let headers = optional(mapping.take("additional_headers"), |field| read_headers(reader, field));
     let raw_payload = optional(mapping.take("raw_payload"), |field| reader.boolean(field));
@@ -78,15 +99,6 @@ fn read_id(reader: &mut Reader<'_>, field: &Field<'_>, ids: &mut HashSet<String>
         return Ok(id);
     }
     Err(reader.refuse(field, "another processor has this id: expected one of its own, or none"))
-}
-
-fn read_topic(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<String> {
-    let text = reader.text(field)?;
-    if is_topic(&text.value) {
-        Ok(text.value)
-    } else {
-        Err(reader.unexpected(field, TOPIC, text.found()))
-    }
 }
 
 impl Default for Columns {

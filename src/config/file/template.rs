@@ -61,9 +61,9 @@ fn deltaforge_variable(reader: &Reader<'_>, name: &str) -> Option<String> {
 }
 
 /// Kafka's own rule for a topic's name.
-pub(super) const TOPIC: &str = "a topic of a-z, A-Z, 0-9, `.`, `_` and `-`, 1 to 249 characters, neither `.` nor `..`";
+const TOPIC: &str = "a topic of a-z, A-Z, 0-9, `.`, `_` and `-`, 1 to 249 characters, neither `.` nor `..`";
 
-pub(super) fn is_topic(name: &str) -> bool {
+fn is_topic(name: &str) -> bool {
     !name.is_empty() && is_topic_text(name) && name != "." && name != ".."
 }
 
@@ -72,6 +72,32 @@ fn is_topic_text(text: &str) -> bool {
         && text
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+/// A topic that is the same for every event, with its place in the file.
+pub(super) struct FixedTopic<'n> {
+    pub(super) name: String,
+    pub(super) field: Field<'n>,
+}
+
+impl<'n> FixedTopic<'n> {
+    /// None: it differs from event to event.
+    pub(super) fn of_template(template: &Template, field: &Field<'n>) -> Option<Self> {
+        template.is_constant().then(|| Self {
+            name: template.to_string(),
+            field: field.clone(),
+        })
+    }
+}
+
+/// A topic that is the same for every event.
+pub(super) fn read_topic(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<String> {
+    let text = reader.text(field)?;
+    if is_topic(&text.value) {
+        Ok(text.value)
+    } else {
+        Err(reader.unexpected(field, TOPIC, text.found()))
+    }
 }
 
 /// A template whose literal text is legal in a topic; what its fields bring is seen event by event.

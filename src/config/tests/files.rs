@@ -97,6 +97,35 @@ fn two_files_with_one_server_id_for_one_server_are_refused() {
 }
 
 #[test]
+fn two_files_with_one_transactional_id_for_one_kafka_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, brokers: &str, sink: &str| {
+        let text = sink_with(sink)
+            .replace("name: order-events", &format!("name: {name}"))
+            .replace("${KAFKA_BROKERS}", &format!("'{brokers}'"));
+        let path = folder.path().join(format!("{name}.yaml"));
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let once = |id: &str| format!("exactly_once: true\n        {id}");
+    let first = write("a", "k1:9092,k2:9092", &once("transactional_id: tx"));
+    write("b", "k3:9092", &once("transactional_id: tx"));
+    write("c", "k1:9092", &once("transactional_id: ty"));
+    write("d", "k1:9092", &once(""));
+    write("e", "k1:9092", &once(""));
+    write("tailpost-e", "k1:9092", "");
+    load_all(&[folder.path().to_owned()], &environment()).unwrap();
+    let second = write("f", "k2:9092", &once("transactional_id: tx"));
+    let errors = load_all(&[folder.path().to_owned()], &environment()).unwrap_err();
+    let expected = format!(
+        "{}: spec.sinks[0].config.transactional_id: transactional id `tx` is also in {}, for the same brokers: expected distinct ones",
+        second.display(),
+        first.display()
+    );
+    assert_eq!(errors.to_string(), expected);
+}
+
+#[test]
 fn what_is_no_text_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.yaml");

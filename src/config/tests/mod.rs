@@ -1,5 +1,6 @@
 //! Whole files: what loads, what is refused and how, what is said.
 
+mod delivery;
 mod deltaforge;
 mod expansion;
 mod files;
@@ -7,6 +8,7 @@ mod mysql;
 mod properties;
 mod rules;
 mod secrets;
+mod transactions;
 mod violations;
 
 use std::collections::BTreeMap;

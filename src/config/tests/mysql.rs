@@ -244,6 +244,7 @@ fn what_belongs_to_the_other_database_is_refused_by_name() {
         ("slot: s", "slot: `slot`"),
         ("publication: p", "publication: `publication`"),
         ("create: false", "create: `create`"),
+        ("failover: true", "failover: `failover`"),
         ("start: {lsn: 0/10}", "start.lsn: `start` at an lsn"),
     ] {
         let line = violation(&mysql_source_with(line));

@@ -7,11 +7,11 @@ fn rich() -> [String; 2] {
     let postgres = source_with("create: true\n      max_message_bytes: 64MiB\n      start: {lsn: 0/10}")
         .replace(
             "        id: k1\n",
-            "        id: k1\n        create_topics: {partitions: 1}\n        client_conf: {linger.ms: 5}\n",
+            "        id: k1\n        create_topics: {partitions: 1}\n        client_conf: {linger.ms: 5, transaction.timeout.ms: 90000}\n        exactly_once: true\n        on_fenced: stop\n        transactional_id: tx\n",
         )
         .replace(
             "spec:\n",
-            "spec:\n  delivery: {drain_timeout: 30s}\n  errors: {invalid: skip}\n",
+            "spec:\n  delivery: {drain_timeout: 30s}\n  errors: {invalid: skip}\n  checkpoint:\n    type: kafka\n    config:\n      topic: positions\n      replication_factor: 1\n  dead_letter:\n    type: kafka\n    config:\n      topic: dead\n      oversized: stub\n  restart:\n    multiplier: 1.5\n    jitter: [0.5, 1]\n    max_delay: 1m\n",
         );
     let mysql = mysql::ours_mysql().replace(
         "      id: m1\n",

@@ -3,7 +3,10 @@ use std::time::Duration;
 use secrecy::ExposeSecret;
 
 use super::*;
-use crate::config::pipeline::{Columns, CreateTopics, Envelope, ErrorPolicy, Start};
+use crate::config::pipeline::{
+    Checkpoint, CheckpointTopic, Columns, CreateTopics, DeadLetter, Delivery, Envelope, ErrorPolicy, OnFenced,
+    OversizedDeadLetter, Restart, Start,
+};
 use crate::position::Lsn;
 
 #[test]
@@ -42,7 +45,7 @@ fn defaults_are_those_of_the_contract() {
     let text = "apiVersion: tailpost/v1\nkind: Pipeline\nmetadata: {name: a}\nspec:\n  source: {type: postgres, config: {id: s, dsn: host=h, slot: s, publication: p, outbox: {prefixes: ['*']}}}\n  processors: [{type: outbox}]\n  sinks: [{type: kafka, config: {id: k, brokers: 'h:1'}}]\n";
     let loaded = loaded(text);
     let source = postgres(&loaded);
-    assert!(source.create && source.tables.is_empty() && source.start == Start::Earliest);
+    assert!(source.create && source.failover && source.tables.is_empty() && source.start == Start::Earliest);
     assert_eq!(source.max_message_bytes, 64 << 20);
     let processor = outbox(&loaded);
     assert_eq!((processor.id.as_str(), processor.tables.len()), ("outbox", 0));
@@ -65,7 +68,11 @@ fn defaults_are_those_of_the_contract() {
         (&sink.topic, &sink.key, sink.envelope, sink.create_topics),
         (&None, &None, Envelope::Native, None)
     );
-    assert!(sink.client_conf.is_empty());
+    assert!(sink.client_conf.is_empty() && !sink.exactly_once);
+    assert_eq!(
+        (sink.transactional_id.as_str(), sink.on_fenced),
+        ("tailpost-a", OnFenced::StandBy)
+    );
     let pipeline = &loaded.pipeline;
     assert_eq!(
         (&pipeline.tenant, pipeline.labels.len(), pipeline.annotations.len()),
@@ -76,14 +83,30 @@ fn defaults_are_those_of_the_contract() {
         [errors.invalid, errors.unroutable, errors.rejected],
         [ErrorPolicy::Halt; 3]
     );
-    let delivery = pipeline.delivery;
     assert_eq!(
-        (delivery.max_in_flight_events, delivery.max_in_flight_bytes),
-        (20_000, 32 << 20)
+        (&pipeline.dead_letter, &pipeline.checkpoint),
+        (&None, &Checkpoint::File)
+    );
+    assert_eq!(pipeline.transactional_id(), None);
+    assert_eq!(
+        pipeline.delivery,
+        Delivery {
+            max_in_flight_events: 20_000,
+            max_in_flight_bytes: 32 << 20,
+            drain_timeout: Duration::from_secs(30),
+            stall_timeout: Duration::from_secs(60),
+            progress_timeout: Duration::from_secs(60),
+            transaction_interval: Duration::from_millis(100),
+        }
     );
     assert_eq!(
-        (delivery.drain_timeout, delivery.stall_timeout),
-        (Duration::from_secs(30), Duration::from_secs(60))
+        pipeline.restart,
+        Restart {
+            base_delay: Duration::from_millis(200),
+            max_delay: Duration::from_secs(30),
+            multiplier: 2.0,
+            jitter: (0.5, 1.0),
+        }
     );
 }
 
@@ -101,6 +124,7 @@ spec:
       slot: s_1
       publication: "My Pub"
       create: false
+      failover: false
       max_message_bytes: 2MB
       tables: ["a.*", b]
       outbox: {prefixes: ["x.%"], tables: [public.outbox]}
@@ -121,19 +145,24 @@ spec:
         key: "${id}"
         envelope: {type: native}
         required: true
-        exactly_once: false
+        exactly_once: true
+        transactional_id: tx
+        on_fenced: stop
         create_topics: {partitions: 6, replication_factor: 3}
-        client_conf: {linger.ms: 5, compression.type: zstd, socket.keepalive.enable: true, max.in.flight: "5", sasl.password: "${KAFKA_BROKERS}"}
-  errors: {invalid: skip, unroutable: skip, rejected: halt}
-  delivery: {max_in_flight_events: 1, max_in_flight_bytes: 65536, drain_timeout: 0s, stall_timeout: 1500ms}
-  checkpoint: {type: file}
+        client_conf: {linger.ms: 5, compression.type: zstd, socket.keepalive.enable: true, max.in.flight: "5", sasl.password: "${KAFKA_BROKERS}", transaction.timeout.ms: 120000}
+  errors: {invalid: skip, unroutable: dead_letter, rejected: halt}
+  dead_letter: {type: kafka, config: {topic: dead, oversized: stub}}
+  delivery: {max_in_flight_events: 1, max_in_flight_bytes: 65536, drain_timeout: 0s, stall_timeout: 1500ms, progress_timeout: 5s, transaction_interval: 60s}
+  restart: {base_delay: 1s, max_delay: 1m, multiplier: 1, jitter: [1, 1.5]}
+  checkpoint: {type: kafka, config: {topic: positions, replication_factor: 3, create: false}}
 "#;
     let loaded = loaded(text);
     let pipeline = &loaded.pipeline;
     assert_eq!(pipeline.labels, variables(&[("team", "1"), ("app.io/x", "y")]));
     assert_eq!(pipeline.annotations, variables(&[("note", "")]));
     let source = postgres(&loaded);
-    assert_eq!((source.create, source.max_message_bytes), (false, 2_000_000));
+    assert_eq!((source.create, source.failover), (false, false));
+    assert_eq!(source.max_message_bytes, 2_000_000);
     assert_eq!(source.start, Start::Lsn(Lsn(0x16_B374_D848)));
     assert!(source.tables[0].matches("a", "x") && source.tables[1].matches("any", "b"));
     assert!(source.outbox.prefixes[0].matches("x.y") && source.outbox.tables[0].is_literal());
@@ -181,25 +210,50 @@ spec:
             "compression.type=zstd",
             "socket.keepalive.enable=true",
             "max.in.flight=5",
-            "sasl.password=k1:9092,k2:9092"
+            "sasl.password=k1:9092,k2:9092",
+            "transaction.timeout.ms=120000"
         ]
     );
+    assert!(sink.exactly_once);
+    assert_eq!((sink.transactional_id.as_str(), sink.on_fenced), ("tx", OnFenced::Stop));
+    let errors = pipeline.errors;
     assert_eq!(
-        (pipeline.errors.invalid, pipeline.errors.rejected),
-        (ErrorPolicy::Skip, ErrorPolicy::Halt)
+        [errors.invalid, errors.unroutable, errors.rejected],
+        [ErrorPolicy::Skip, ErrorPolicy::DeadLetter, ErrorPolicy::Halt]
     );
-    assert_eq!(pipeline.delivery.max_in_flight_bytes, 65_536);
+    let (topic, oversized) = ("dead".to_owned(), OversizedDeadLetter::Stub);
+    assert_eq!(pipeline.dead_letter, Some(DeadLetter { topic, oversized }));
+    let topic = CheckpointTopic {
+        name: "positions".to_owned(),
+        replication_factor: 3,
+        create: false,
+    };
+    assert_eq!(pipeline.checkpoint, Checkpoint::Kafka(topic));
     assert_eq!(
-        (pipeline.delivery.drain_timeout, pipeline.delivery.stall_timeout),
-        (Duration::ZERO, Duration::from_millis(1500))
+        pipeline.delivery,
+        Delivery {
+            max_in_flight_events: 1,
+            max_in_flight_bytes: 65_536,
+            drain_timeout: Duration::ZERO,
+            stall_timeout: Duration::from_millis(1500),
+            progress_timeout: Duration::from_secs(5),
+            transaction_interval: Duration::from_secs(60),
+        }
+    );
+    assert_eq!(
+        pipeline.restart,
+        Restart {
+            base_delay: Duration::from_secs(1),
+            max_delay: Duration::from_secs(60),
+            multiplier: 1.0,
+            jitter: (1.0, 1.5),
+        }
     );
 }
 
 #[test]
 fn what_is_to_come_is_refused_as_not_available_yet() {
     for (text, what) in [
-        (sink_with("exactly_once: true"), "`exactly_once: true`"),
-        (sink_with("transactional_id: x"), "`transactional_id`"),
         (sink_with("required: false"), "`required: false`"),
         (sink_with("envelope: debezium"), "envelope `debezium`"),
         (
@@ -207,20 +261,8 @@ fn what_is_to_come_is_refused_as_not_available_yet() {
             "envelope `cloudevents`",
         ),
         (
-            spec_with("dead_letter: {type: kafka, config: {topic: x}}"),
-            "`dead_letter`",
-        ),
-        (
-            spec_with("errors: {rejected: dead_letter}"),
-            "error policy `dead_letter`",
-        ),
-        (
-            spec_with("checkpoint: {type: kafka, config: {topic: x}}"),
-            "checkpoint type `kafka`",
-        ),
-        (
-            spec_with("delivery: {transaction_interval: 100ms}"),
-            "`transaction_interval`",
+            spec_with("dead_letter: {type: sqlite, config: {path: x}}"),
+            "dead letter type `sqlite`",
         ),
         (
             format!("{}    - {{type: kafka, config: {{id: k2, brokers: 'a:1'}}}}\n", ours()),
@@ -230,11 +272,7 @@ fn what_is_to_come_is_refused_as_not_available_yet() {
         let line = violation(&text);
         assert!(line.contains(&format!("{what} is not available yet")), "{line}");
     }
-    for sound in [
-        sink_with("exactly_once: false"),
-        sink_with("required: true"),
-        sink_with("envelope: native"),
-    ] {
+    for sound in [sink_with("required: true"), sink_with("envelope: native")] {
         loaded(&sound);
     }
 }
@@ -349,10 +387,10 @@ fn values_out_of_their_rules_are_refused() {
         (spec_with("delivery: {drain_timeout: 0}"), "add a unit"),
         (
             spec_with("errors: {invalid: ignore}"),
-            "expected `halt` or `skip` or `dead_letter`",
+            "expected `halt` or `dead_letter` or `skip`",
         ),
         (spec_with("checkpoint: {}"), "checkpoint.type: missing key"),
-        (spec_with("checkpoint: {type: redis}"), "expected `file`"),
+        (spec_with("checkpoint: {type: redis}"), "expected `file` or `kafka`"),
         (processor_with("additional_headers: {'': a}"), "expected a header name"),
         (
             processor_with("additional_headers: {a: ''}"),
@@ -450,6 +488,8 @@ fn client_conf_clashes_name_both_sides() {
         ("queue.buffering.max.kbytes", "`spec.delivery.max_in_flight_bytes`"),
         ("delivery.report.only.error", "delivery reports"),
         ("dr_msg_cb", "delivery reports"),
+        ("isolation.level", "topic is read"),
+        ("group.id", "topic is read"),
     ] {
         let line = violation(&sink_with(&format!("client_conf: {{{property}: 1}}")));
         assert!(

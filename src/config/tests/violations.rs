@@ -52,9 +52,9 @@ spec:
       config:
         brokers: kafka
         required: false
-        exactly_once: true
+        exactly_once: maybe
         client_conf: {acks: 1}
-  errors: {invalid: dead_letter}
+  errors: {invalid: dead_letters}
   delivery: {drain_timeout: 30}
   dead_letter: {type: kafka}
 "#;
@@ -100,7 +100,7 @@ spec:
         (41, 23, "spec.sinks[0].config.client_conf.acks"),
         (42, 21, "spec.errors.invalid"),
         (43, 29, "spec.delivery.drain_timeout"),
-        (44, 3, "spec.dead_letter"),
+        (44, 16, "spec.dead_letter.config"),
     ]
     .map(|(line, column, path)| (line, column, path.to_owned()));
     assert_eq!(found, expected);

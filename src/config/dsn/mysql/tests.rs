@@ -25,6 +25,23 @@ fn password(dsn: &MysqlDsn) -> Option<&str> {
     dsn.password.as_ref().map(ExposeSecret::expose_secret)
 }
 
+fn tcp(name: &str, port: u16) -> MysqlHost {
+    MysqlHost::Tcp {
+        name: name.to_owned(),
+        port,
+    }
+}
+
+#[test]
+fn servers_that_replicate_from_one_another_are_named_in_their_order() {
+    let text = "mysql://u@db-1:3307,[::1],db-3/d";
+    let dsn = parse(text);
+    assert_eq!(dsn.hosts, [tcp("db-1", 3307), tcp("::1", 3306), tcp("db-3", 3306)]);
+    assert_eq!(dsn.to_string(), "mysql://u@db-1:3307,[::1]:3306,db-3:3306/d");
+    assert_eq!(parse(&dsn.to_string()).hosts, dsn.hosts);
+    assert_eq!(dsn.hosts[1].to_string(), "[::1]:3306");
+}
+
 #[test]
 fn each_place_of_a_url_is_read() {
     for scheme in ["mysql", "mariadb"] {
@@ -32,14 +49,13 @@ fn each_place_of_a_url_is_read() {
             "{scheme}://me%40:p%40ss@db-1.example:3307/my%2Fshop?connect-timeout=7"
         ));
         assert_eq!((dsn.user.as_str(), password(&dsn)), ("me@", Some("p@ss")));
-        assert_eq!((dsn.host.as_str(), dsn.port), ("db-1.example", 3307));
+        assert_eq!(dsn.hosts, [tcp("db-1.example", 3307)]);
         assert_eq!(dsn.database.as_deref(), Some("my/shop"));
         assert_eq!(dsn.connect_timeout, Some(Duration::from_secs(7)));
-        assert_eq!(dsn.socket, None);
     }
     let dsn = parse("mysql://root@[::1]");
     assert_eq!((dsn.user.as_str(), password(&dsn)), ("root", None));
-    assert_eq!((dsn.host.as_str(), dsn.port), ("::1", 3306));
+    assert_eq!(dsn.hosts, [tcp("::1", 3306)]);
     assert_eq!((dsn.database, dsn.connect_timeout), (None, None));
     assert_eq!(dsn.ssl.mode, SslMode::Prefer);
     assert!(dsn.ssl.root_cert.is_none() && dsn.ssl.client_cert.is_none() && dsn.ssl.client_key.is_none());
@@ -53,11 +69,15 @@ fn a_socket_is_an_option_or_a_host_that_begins_with_a_slash() {
         "mysql://u@%2Frun%2Fmysqld%2Fmysqld.sock/d",
     ] {
         let dsn = parse(text);
-        assert_eq!(dsn.socket, Some("/run/mysqld/mysqld.sock".into()), "{text}");
-        assert_eq!((dsn.host.as_str(), dsn.database.as_deref()), ("localhost", Some("d")));
+        assert_eq!(
+            dsn.hosts,
+            [MysqlHost::Socket("/run/mysqld/mysqld.sock".into())],
+            "{text}"
+        );
+        assert_eq!(dsn.database.as_deref(), Some("d"));
         assert_eq!(dsn.to_string(), "mysql://u@%2Frun%2Fmysqld%2Fmysqld.sock/d");
     }
-    assert_eq!(parse("mysql://u@localhost").socket, None);
+    assert_eq!(parse("mysql://u@localhost").hosts, [tcp("localhost", 3306)]);
     for text in ["mysql://u@h?socket=/s", "mysql://u@%2Fa?socket=/b"] {
         assert!(message(text).contains("`socket` beside a host"), "{text}");
     }
@@ -181,7 +201,13 @@ fn what_is_wrong_is_said_by_option() {
         ("mysql://u@h:0", "option `port`: expected a port number from 1 to 65535"),
         ("mysql://u@h:65536", "option `port`: expected a port number"),
         ("mysql://u@h:x", "option `port`: expected a port number"),
-        ("mysql://u@h1,h2/d", "option `host`: expected one host"),
+        ("mysql://u@h1:1,h2:x/d", "option `port`: expected a port number"),
+        (
+            "mysql://u@h1,,h2/d",
+            "option `host`: expected a name or an address between two commas",
+        ),
+        ("mysql://u@h1,%2Fs/d", "option `host`: expected a name or an address"),
+        ("mysql://u@h1,h2/d?socket=/s", "`socket` beside a host"),
         (
             "mysql://u@h?connect-timeout=0",
             "option `connect-timeout`: expected whole seconds, 1 or more",
@@ -301,8 +327,8 @@ proptest! {
         // A user, host or database may be shown: an unencoded password that the URL's rules take for one of these is none any more.
         match MysqlDsn::parse(&text) {
             Ok(dsn) => {
-                let visible = [Some(&dsn.user), Some(&dsn.host), dsn.database.as_ref()].into_iter().flatten().any(|part| part.contains(MARK))
-                    || dsn.socket.as_ref().is_some_and(|path| path.to_string_lossy().contains(MARK));
+                let visible = [Some(&dsn.user), dsn.database.as_ref()].into_iter().flatten().any(|part| part.contains(MARK))
+                    || dsn.hosts.iter().any(|host| host.to_string().contains(MARK));
                 prop_assert!(visible || !format!("{dsn:?} {dsn}").contains(MARK), "{text}");
             }
             Err(errors) => {

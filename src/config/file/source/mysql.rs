@@ -22,7 +22,7 @@ pub(super) fn read(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -
     let tables = read_tables(reader, &mut mapping);
     let outbox = optional(mapping.take("outbox"), |field| read_outbox(reader, field));
     let start = read_start(reader, &mut mapping, read_start_value);
-    let refused = ["slot", "publication", "create"]
+    let refused = ["slot", "publication", "create", "failover"]
         .map(|name| belongs_to_postgres(reader, mapping.take(name), &format!("`{name}`")));
     let whole = mapping.whole();
     reader.finish(mapping);
@@ -111,20 +111,10 @@ fn read_place(reader: &mut Reader<'_>, mut mapping: Mapping<'_>) -> Read<MysqlSt
     Err(reader.report_at(number, &path, Problem::Refused { message }))
 }
 
-const GTID: &str = "a GTID set such as 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5, or of MariaDB 0-1-100";
-
-/// A colon is in each GTID set of MySQL, and in none of MariaDB.
 fn read_gtid(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<GtidStart> {
     let text = reader.text(field)?;
-    let value = text.value.trim();
-    let gtid = if value.contains(':') {
-        value.parse().ok().map(GtidStart::Mysql)
-    } else {
-        value.parse().ok().map(GtidStart::Mariadb)
-    };
-    // The empty set is a way to say `earliest` to the one server and a mistake to the other.
-    gtid.filter(|_| !value.is_empty())
-        .ok_or_else(|| reader.unexpected(field, GTID, text.found()))
+    let gtid = text.value.parse::<GtidStart>();
+    gtid.map_err(|_| reader.unexpected(field, GtidStart::EXPECTED, text.found()))
 }
 
 const BINLOG_FILE: &str = "a binlog file's name such as binlog.000123";

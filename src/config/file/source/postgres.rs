@@ -22,6 +22,7 @@ pub(super) fn read(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Postgres>
         .require(&mut mapping, "publication", PUBLICATION)
         .and_then(|field| read_publication(reader, &field));
     let create = optional(mapping.take("create"), |field| reader.boolean(field));
+    let failover = optional(mapping.take("failover"), |field| reader.boolean(field));
     let tables = read_tables(reader, &mut mapping);
     let outbox = optional(mapping.take("outbox"), |field| read_selection(reader, field));
     let start = read_start(reader, &mut mapping, read_start_value);
@@ -43,6 +44,7 @@ pub(super) fn read(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Postgres>
         slot: slot?,
         publication: publication?,
         create: create?.unwrap_or(true),
+        failover: failover?.unwrap_or(true),
         max_message_bytes: common.max_message_bytes,
         tables,
         outbox,
