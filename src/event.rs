@@ -98,10 +98,26 @@ impl Operation {
 /// What is still known of a change whose bytes were not kept.
 #[derive(Debug, Clone)]
 pub struct Oversized {
-    /// The message's prefix, or the table as `schema.table`.
-    pub name: String,
+    pub origin: Origin,
     /// Size on the wire.
     pub bytes: u64,
     /// The limit that it is over.
     pub limit: u64,
+}
+
+/// What a change belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// Messages with this prefix.
+    Prefix(String),
+    /// A table, as `schema.table`.
+    Table(String),
+}
+
+impl Origin {
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Prefix(name) | Self::Table(name) => name,
+        }
+    }
 }

@@ -11,6 +11,7 @@
 //! Of MySQL and MariaDB `db`, `table`, `server_id`, `gtid`, `file`, `pos` (the end of the log event) and `row` (the row's
 //! number in it). Both `ts_ms` are the commit's time: a clock of ours would differ on redelivery.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -51,6 +52,31 @@ impl NativeEnvelope {
 
     /// The envelope of a table's change.
     pub(super) fn of_row(&mut self, event: &ChangeEvent, change: &RowChange) -> Result<Bytes, Problem> {
+        self.of_row_by(event, change, write_strictly)
+    }
+
+    /// The envelope of any table's change: a text that is not UTF-8 is in it as bytes are.
+    pub(super) fn of_any_row(&mut self, event: &ChangeEvent, change: &RowChange) -> Bytes {
+        let Ok(envelope) = self.of_row_by(event, change, write_legibly);
+        envelope
+    }
+
+    /// A change's row as a JSON object, as it is in an envelope: the new one, or the old one where there is no other. A
+    /// text that is not UTF-8 is in it as bytes are.
+    pub(super) fn any_row(&mut self, event: &ChangeEvent, change: &RowChange) -> Bytes {
+        let text = self.table_text(event, &change.table);
+        let (before, after) = (change.before.as_ref(), change.after.as_ref());
+        let mut out = Vec::with_capacity(room(after.or(before)));
+        let Ok(()) = write_row(&mut out, text, after.or(before), before, &mut Vec::new(), write_legibly);
+        Bytes::from(out)
+    }
+
+    fn of_row_by<E>(
+        &mut self,
+        event: &ChangeEvent,
+        change: &RowChange,
+        write_cell: impl CellWriter<E>,
+    ) -> Result<Bytes, E> {
         let text = self.table_text(event, &change.table);
         let (before, after) = match change.operation {
             Operation::Truncate => (None, None),
@@ -59,9 +85,9 @@ impl NativeEnvelope {
         let mut out = Vec::with_capacity(room(before) + room(after) + 256 + text.source.len());
         let mut unchanged = Vec::new();
         out.extend_from_slice(b"{\"before\":");
-        write_row(&mut out, text, before, None, &mut Vec::new())?;
+        write_row(&mut out, text, before, None, &mut Vec::new(), write_cell)?;
         out.extend_from_slice(b",\"after\":");
-        write_row(&mut out, text, after, before, &mut unchanged)?;
+        write_row(&mut out, text, after, before, &mut unchanged, write_cell)?;
         out.extend_from_slice(b",\"source\":");
         out.extend_from_slice(&text.source);
         write_tail(&mut out, event, change.operation);
@@ -111,7 +137,8 @@ impl NativeEnvelope {
         let text = self.table_text(event, &change.table);
         let mut out = Vec::with_capacity(64);
         let old = change.before.as_ref();
-        write_members(&mut out, text, row, old, |column| column.key, &mut Vec::new())?;
+        let is_key = |column: &Column| column.key;
+        write_members(&mut out, text, row, old, is_key, &mut Vec::new(), write_strictly)?;
         Ok((out != b"{}").then(|| Bytes::from(out)))
     }
 
@@ -229,15 +256,21 @@ fn connector(position: &EventPosition) -> &'static str {
     }
 }
 
-fn write_row<'a>(
+/// Writes a cell as JSON, by the rule for what is no text.
+trait CellWriter<E>: Fn(&mut Vec<u8>, &Value, &Column) -> Result<(), E> + Copy {}
+
+impl<E, F: Fn(&mut Vec<u8>, &Value, &Column) -> Result<(), E> + Copy> CellWriter<E> for F {}
+
+fn write_row<'a, E>(
     out: &mut Vec<u8>,
     text: &'a TableText,
     row: Option<&Row>,
     old: Option<&Row>,
     unchanged: &mut Vec<&'a Column>,
-) -> Result<(), Problem> {
+    write_cell: impl CellWriter<E>,
+) -> Result<(), E> {
     match row {
-        Some(row) => write_members(out, text, row, old, |_| true, unchanged),
+        Some(row) => write_members(out, text, row, old, |_| true, unchanged, write_cell),
         None => {
             out.extend_from_slice(b"null");
             Ok(())
@@ -246,14 +279,15 @@ fn write_row<'a>(
 }
 
 /// Writes those cells of a row that are wanted and in the log, as an object.
-fn write_members<'a>(
+fn write_members<'a, E>(
     out: &mut Vec<u8>,
     text: &'a TableText,
     row: &Row,
     old: Option<&Row>,
     wanted: impl Fn(&Column) -> bool,
     unchanged: &mut Vec<&'a Column>,
-) -> Result<(), Problem> {
+    write_cell: impl CellWriter<E>,
+) -> Result<(), E> {
     out.push(b'{');
     let mut first = true;
     for (at, (column, name)) in text.table.columns.iter().zip(&text.names).enumerate() {
@@ -271,26 +305,40 @@ fn write_members<'a>(
         }
         first = false;
         out.extend_from_slice(name);
-        write_cell(out, value, column.kind).map_err(|fault| Problem::NotText {
-            field: column.name.clone(),
-            fault,
-        })?;
+        write_cell(out, value, column)?;
     }
     out.push(b'}');
     Ok(())
 }
 
+fn write_strictly(out: &mut Vec<u8>, value: &Value, column: &Column) -> Result<(), Problem> {
+    write_cell(out, value, column.kind).map_err(|fault| Problem::NotText {
+        field: column.name.clone(),
+        fault,
+    })
+}
+
+fn write_legibly(out: &mut Vec<u8>, value: &Value, column: &Column) -> Result<(), Infallible> {
+    if let (Err(_), Value::Text(bytes)) = (write_cell(out, value, column.kind), value) {
+        write_bytes(out, bytes);
+    }
+    Ok(())
+}
+
+/// Writes nothing where it fails.
 fn write_cell(out: &mut Vec<u8>, value: &Value, kind: ColumnKind) -> Result<(), TextFault> {
     match value {
         Value::Null | Value::Unchanged | Value::Absent => out.extend_from_slice(b"null"),
-        Value::Bytes(bytes) => {
-            out.extend_from_slice(b"\"\\\\x");
-            json::write_hex(out, bytes);
-            out.push(b'"');
-        }
+        Value::Bytes(bytes) => write_bytes(out, bytes),
         Value::Text(text) => write_text_cell(out, text, kind)?,
     }
     Ok(())
+}
+
+fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend_from_slice(b"\"\\\\x");
+    json::write_hex(out, bytes);
+    out.push(b'"');
 }
 
 fn write_text_cell(out: &mut Vec<u8>, cell: &[u8], kind: ColumnKind) -> Result<(), TextFault> {

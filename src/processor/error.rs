@@ -1,8 +1,14 @@
 //! Why no record can be made of an event, in words for the operator: names and positions, never a value.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::dead_letter::DeadLetterReason;
 use crate::config::pipeline::{ErrorPolicies, ErrorPolicy};
 use crate::event::{Change, ChangeEvent, Selection};
 use crate::position::EventPosition;
+use crate::record::Header;
 use crate::skip::SkipReason;
 
 /// An event that cannot go its way, for the pipeline's error policy.
@@ -13,10 +19,21 @@ pub struct ProcessError {
     pub event: String,
     pub position: EventPosition,
     pub problem: Box<Problem>,
+    /// The event itself, for a dead letter, as is what can be told of its record.
+    pub change: Box<ChangeEvent>,
+    pub outline: Box<Outline>,
+}
+
+/// As much as can be told of a record that cannot be made as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outline {
+    pub topic: Option<Arc<str>>,
+    pub key: Option<Bytes>,
+    pub headers: Vec<Header>,
 }
 
 impl ProcessError {
-    pub(super) fn new(event: &ChangeEvent, problem: Problem) -> Self {
+    pub(super) fn new(event: ChangeEvent, problem: Problem, outline: Outline) -> Self {
         let outbox = match event.selection {
             Selection::Outbox => "outbox ",
             Selection::Table => "",
@@ -30,11 +47,18 @@ impl ProcessError {
             event: name,
             position: event.position.clone(),
             problem: Box::new(problem),
+            change: Box::new(event),
+            outline: Box::new(outline),
         }
     }
 
     pub fn kind(&self) -> ErrorKind {
         self.problem.kind()
+    }
+
+    /// Why the event is parked, where that is the policy.
+    pub fn dead_letter_reason(&self) -> DeadLetterReason {
+        self.problem.parked_for().0
     }
 }
 
@@ -112,6 +136,19 @@ pub enum Problem {
 }
 
 impl Problem {
+    /// Why its event is parked, where that is the policy, and the word for it in a dead letter's headers.
+    pub(super) fn parked_for(&self) -> (DeadLetterReason, &'static str) {
+        let reason = match self {
+            Self::StrictFields { .. } | Self::StrictTopic { .. } => DeadLetterReason::SchemaValidationFailed,
+            _ => DeadLetterReason::PoisonMessage,
+        };
+        let detail = match self {
+            Self::Oversized { .. } => "oversized",
+            other => other.kind().label(),
+        };
+        (reason, detail)
+    }
+
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NoPayload { .. }

@@ -5,6 +5,7 @@
 //! that none of them took (`table`). Everything here is pure and synchronous, with no clock: the same event gives the
 //! same record on every delivery, to the byte.
 
+mod dead_letter;
 mod envelope;
 mod error;
 mod field;
@@ -16,7 +17,8 @@ mod topic;
 
 use std::sync::Arc;
 
-pub use error::{ErrorKind, Problem, ProcessError};
+pub use dead_letter::{DeadLetterReason, DeadLetters, Unparkable};
+pub use error::{ErrorKind, Outline, Problem, ProcessError};
 pub use outbox::Outbox;
 
 use crate::config::pipeline::{self, Pipeline};
@@ -94,14 +96,20 @@ impl Chain {
                 Step::Pass(passed) => event = passed,
             }
         }
-        self.untaken(&event)
-            .map_err(|problem| ProcessError::new(&event, problem))
+        self.untaken(&event).map_err(|problem| {
+            let outline = match (&event.change, event.selection) {
+                (Change::Row(row), Selection::Table) => self.tables.outline(&event, row),
+                // Which fields it has is for its processor to say.
+                _ => Outline::default(),
+            };
+            ProcessError::new(event, problem, outline)
+        })
     }
 
     fn untaken(&mut self, event: &ChangeEvent) -> Result<Outcome, Problem> {
         match (&event.change, event.selection) {
             (Change::Oversized(oversized), _) => Err(Problem::Oversized {
-                name: oversized.name.clone(),
+                name: oversized.origin.name().to_owned(),
                 bytes: oversized.bytes,
                 limit: oversized.limit,
             }),

@@ -11,12 +11,13 @@
 //! - An enveloped payload that is not JSON already (a text or binary column, a message that is no object) is put in as
 //!   JSON when it parses as JSON, else as a JSON string.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::envelope::NativeEnvelope;
-use super::error::{Problem, ProcessError};
+use super::error::{Outline, Problem, ProcessError};
 use super::field::{Field, FieldPath, Fields, Names, Slot, Text, named_text};
 use super::template::{Compiled, Rendering};
 use super::topic::{TopicCascade, TopicNames};
@@ -182,13 +183,17 @@ impl Outbox {
             self.layout.names.look_up(&row.table);
         }
         let (fields, payload) = self.layout.fields(change)?;
-        let texts = self.layout.texts(&fields)?;
+        let text = |slot| self.layout.text(&fields, slot);
+        let texts = self.layout.texts(text)?;
+        if self.layout.strict {
+            self.layout.demand(&texts)?;
+        }
         let topic = self.topic.topic(&fields, &self.layout.names)?;
         let value = match &mut self.value {
             ValueForm::Raw => payload.bytes(),
             ValueForm::Envelope(envelope) => Some(envelope.of_outbox(event, change, payload)?),
         };
-        let (headers, aggregate_id) = self.layout.headers(event, &fields, texts)?;
+        let (headers, aggregate_id) = self.layout.headers(event, texts, text)?;
         let key = self.layout.key(&fields, aggregate_id)?;
         Ok(Record {
             topic,
@@ -198,20 +203,28 @@ impl Outbox {
             timestamp_ms: event.commit_time_us.div_euclid(1000),
         })
     }
+
+    /// What can be told of a record that could not be made. What has no text is left out.
+    fn outline(&mut self, event: &ChangeEvent, change: OutboxChange<'_>) -> Outline {
+        let fields = self.layout.all_fields(change).unwrap_or(Fields::None);
+        let text = |slot| Ok::<_, Infallible>(self.layout.text(&fields, slot).ok().flatten());
+        let Ok(texts) = self.layout.texts(text);
+        let Ok((headers, aggregate_id)) = self.layout.headers(event, texts, text);
+        Outline {
+            topic: self.topic.topic(&fields, &self.layout.names).ok(),
+            key: self.layout.key(&fields, aggregate_id).ok().flatten(),
+            headers,
+        }
+    }
 }
 
 impl Layout {
     /// The event's fields, and that which is its payload. Of a row, the names must have been looked up.
     fn fields<'a>(&'a self, change: OutboxChange<'a>) -> Result<(Fields<'a>, Field<'a>), Problem> {
-        let fields = match change {
-            OutboxChange::Message(message) => match self.names.of_message(&message.content) {
-                Some(fields) => fields,
-                None => return Ok((Fields::None, Field::Binary(&message.content))),
-            },
-            OutboxChange::Insert(row) => {
-                self.names
-                    .of_row(&row.table, row.after.as_ref().ok_or(Problem::NoNewRow)?, None)
-            }
+        let fields = match (self.all_fields(change), change) {
+            (Some(fields), _) => fields,
+            (None, OutboxChange::Message(message)) => return Ok((Fields::None, Field::Binary(&message.content))),
+            (None, OutboxChange::Insert(_)) => return Err(Problem::NoNewRow),
         };
         match fields.field(self.columns.payload) {
             Field::Missing => Err(Problem::NoPayload {
@@ -221,21 +234,29 @@ impl Layout {
         }
     }
 
-    /// The fields that become headers. With `strict`, all but the event's id have a text.
-    fn texts<'a>(&self, fields: &Fields<'a>) -> Result<Texts<'a>, Problem> {
-        let text = |slot| named_text(fields.field(slot), self.names.name(slot));
-        let texts = Texts {
+    /// None: a message that is no JSON object, or a change without a new row.
+    fn all_fields<'a>(&'a self, change: OutboxChange<'a>) -> Option<Fields<'a>> {
+        match change {
+            OutboxChange::Message(message) => self.names.of_message(&message.content),
+            OutboxChange::Insert(row) => Some(self.names.of_row(&row.table, row.after.as_ref()?, None)),
+        }
+    }
+
+    fn text<'a>(&self, fields: &Fields<'a>, slot: Slot) -> Result<Option<Text<'a>>, Problem> {
+        named_text(fields.field(slot), self.names.name(slot))
+    }
+
+    /// The fields that become headers.
+    fn texts<'a, E>(&self, text: impl Fn(Slot) -> Result<Option<Text<'a>>, E>) -> Result<Texts<'a>, E> {
+        Ok(Texts {
             event_id: text(self.columns.event_id)?.filter(|id| !id.as_str().is_empty()),
             aggregate_type: text(self.columns.aggregate_type)?,
             aggregate_id: text(self.columns.aggregate_id)?,
             event_type: text(self.columns.event_type)?,
-        };
-        if self.strict {
-            self.demand(&texts)?;
-        }
-        Ok(texts)
+        })
     }
 
+    /// What `strict` asks for: all but the event's id have a text.
     fn demand(&self, texts: &Texts<'_>) -> Result<(), Problem> {
         let wanted = [
             (&texts.aggregate_type, self.columns.aggregate_type),
@@ -257,12 +278,12 @@ impl Layout {
     }
 
     /// The record's headers, and the aggregate's id again for the key.
-    fn headers(
+    fn headers<'a, E>(
         &self,
         event: &ChangeEvent,
-        fields: &Fields<'_>,
-        texts: Texts<'_>,
-    ) -> Result<(Vec<Header>, Option<Bytes>), Problem> {
+        texts: Texts<'a>,
+        text: impl Fn(Slot) -> Result<Option<Text<'a>>, E>,
+    ) -> Result<(Vec<Header>, Option<Bytes>), E> {
         let names = &self.headers;
         let mut headers = Vec::with_capacity(4 + names.additional.len());
         let mut push = |name: &Arc<str>, value: Bytes| {
@@ -286,7 +307,7 @@ impl Layout {
             push(&names.event_type, text.into_bytes());
         }
         for (header, slot) in &names.additional {
-            if let Some(text) = named_text(fields.field(*slot), self.names.name(*slot))? {
+            if let Some(text) = text(*slot)? {
                 push(header, text.into_bytes());
             }
         }
@@ -320,7 +341,10 @@ impl Processor for Outbox {
         self.taken += 1;
         match self.record(&event, change) {
             Ok(record) => Ok(Step::Done(Outcome::Publish(record))),
-            Err(problem) => Err(ProcessError::new(&event, problem)),
+            Err(problem) => {
+                let outline = self.outline(&event, change);
+                Err(ProcessError::new(event, problem, outline))
+            }
         }
     }
 }

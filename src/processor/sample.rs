@@ -50,6 +50,9 @@ pub(super) fn sink(topic: Option<&str>, key: Option<&str>) -> pipeline::Kafka {
         topic: topic.map(template),
         key: key.map(template),
         envelope: Envelope::Native,
+        exactly_once: false,
+        transactional_id: "tailpost-p".to_owned(),
+        on_fenced: pipeline::OnFenced::StandBy,
         create_topics: None,
         client_conf: Vec::new(),
     }

@@ -5,10 +5,12 @@
 //! Where a name could be both, it is the first. A key template that finds no text gives no key; without a template the
 //! key is the table's own, as a JSON object.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::envelope::NativeEnvelope;
-use super::error::Problem;
+use super::error::{Outline, Problem};
 use super::field::{Field, FieldPath, Names, Text, named_text};
 use super::template::{Compiled, Rendering};
 use super::topic::TopicNames;
@@ -81,13 +83,31 @@ impl TableEvents {
         if matches!(change.operation, Operation::Insert | Operation::Update) && change.after.is_none() {
             return Err(Problem::NoNewRow);
         }
+        Ok(Record {
+            topic: self.topic(change)?,
+            key: self.key(event, change)?,
+            value: Some(self.envelope.of_row(event, change)?),
+            headers: Vec::new(),
+            timestamp_ms: event.commit_time_us.div_euclid(1000),
+        })
+    }
+
+    /// What can be told of a record that could not be made.
+    pub(super) fn outline(&mut self, event: &ChangeEvent, change: &RowChange) -> Outline {
+        Outline {
+            topic: self.topic(change).ok(),
+            key: self.key(event, change).ok().flatten(),
+            headers: Vec::new(),
+        }
+    }
+
+    fn topic(&mut self, change: &RowChange) -> Result<Arc<str>, Problem> {
         self.names.look_up(&change.table);
         let places = Places {
             names: &self.names,
             source_id: &self.source_id,
             change,
         };
-
         let no_topic = |tried: String| Problem::NoTopic { tried };
         let template = self
             .topic
@@ -97,26 +117,25 @@ impl TableEvents {
             Rendering::Whole => {}
             Rendering::Lacks(name) => return Err(no_topic(format!("the sink's `topic` finds no text in `{name}`"))),
         }
-        let topic = self.topic_names.name().map_err(|fault| Problem::IllegalTopic {
+        self.topic_names.name().map_err(|fault| Problem::IllegalTopic {
             origin: format!("the sink's `topic: {}`", template.source()),
             fault,
-        })?;
-
-        let key = match &self.key {
-            None => self.envelope.key(event, change)?,
-            Some(template) => {
-                let mut key = String::new();
-                let rendering = template.render(&mut key, |place, name| places.text(place, name))?;
-                (rendering == Rendering::Whole && !key.is_empty()).then(|| Bytes::from(key))
-            }
-        };
-        Ok(Record {
-            topic,
-            key,
-            value: Some(self.envelope.of_row(event, change)?),
-            headers: Vec::new(),
-            timestamp_ms: event.commit_time_us.div_euclid(1000),
         })
+    }
+
+    fn key(&mut self, event: &ChangeEvent, change: &RowChange) -> Result<Option<Bytes>, Problem> {
+        let Some(template) = &self.key else {
+            return self.envelope.key(event, change);
+        };
+        self.names.look_up(&change.table);
+        let places = Places {
+            names: &self.names,
+            source_id: &self.source_id,
+            change,
+        };
+        let mut key = String::new();
+        let rendering = template.render(&mut key, |place, name| places.text(place, name))?;
+        Ok((rendering == Rendering::Whole && !key.is_empty()).then(|| Bytes::from(key)))
     }
 }
 

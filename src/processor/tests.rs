@@ -3,7 +3,7 @@
 use super::sample::*;
 use super::*;
 use crate::event::Operation;
-use crate::event::Oversized;
+use crate::event::{Origin, Oversized};
 use crate::position::{EventPosition, Lsn, PostgresEventPosition};
 use crate::row::ColumnKind;
 
@@ -62,7 +62,7 @@ fn other_changes_of_outbox_rows_are_skipped_and_counted() {
 #[test]
 fn what_was_too_large_to_keep_is_rejected() {
     let oversized = || Oversized {
-        name: "public.orders".to_owned(),
+        origin: Origin::Table("public.orders".to_owned()),
         bytes: 70_000_000,
         limit: 67_108_864,
     };

@@ -1,0 +1,294 @@
+//! Dead letters: what is parked in place of an event that cannot go its way.
+//!
+//! A letter has the application's own bytes, and says in headers of its own, the last ones, why and where from:
+//!
+//! - Of a record that the sink will never take: its key, value and headers.
+//! - Of an event that no record could be made of: a message's content as it is; an outbox row as a JSON object; an
+//!   ordinary row's change in the native envelope. With it the key and the headers that could be told all the same.
+//! - A *stub*, in place of a letter that is too large for its topic, or of an event whose bytes the source discarded: no
+//!   value, and the value's size and hash in their place.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use super::ProcessError;
+use super::envelope::NativeEnvelope;
+use super::json::write_hex;
+use crate::calendar::rfc3339;
+use crate::config::{OversizedDeadLetter, Pipeline};
+use crate::event::{Change, ChangeEvent, Origin, Selection};
+use crate::position::EventPosition;
+use crate::record::{Header, Record};
+use crate::sink::{DeliveryError, DeliveryErrorKind, RecordFault};
+
+/// The first of a letter's own headers.
+const REASON: &str = "tailpost-dlq-reason";
+const DETAIL: &str = "tailpost-dlq-detail";
+const ERROR: &str = "tailpost-dlq-error";
+const PIPELINE: &str = "tailpost-dlq-pipeline";
+const SOURCE: &str = "tailpost-dlq-source";
+const POSITION: &str = "tailpost-dlq-position";
+const EVENT_ID: &str = "tailpost-dlq-event-id";
+const TOPIC: &str = "tailpost-dlq-topic";
+const PREFIX: &str = "tailpost-dlq-prefix";
+const TABLE: &str = "tailpost-dlq-table";
+const TIME: &str = "tailpost-dlq-time";
+const ATTEMPTS: &str = "tailpost-dlq-attempts";
+const STUB: &str = "tailpost-dlq-stub";
+const SIZE: &str = "tailpost-dlq-size";
+const SHA256: &str = "tailpost-dlq-sha256";
+
+/// The most bytes of one header's value, where they are bounded.
+const MAX_TEXT: usize = 1024;
+/// What a stub keeps of the record: a key of so many bytes at most, and headers of so many together.
+const MAX_STUB_KEY: usize = 1024;
+const MAX_STUB_HEADERS: usize = 4096;
+
+/// Why an event was parked: the value of `tailpost-dlq-reason`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeadLetterReason {
+    /// No record can be made of it.
+    PoisonMessage,
+    /// It lacks what `strict` asks for.
+    SchemaValidationFailed,
+    /// The target will never take its record.
+    PermanentFailure,
+}
+
+impl DeadLetterReason {
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::PoisonMessage => "poison_message",
+            Self::SchemaValidationFailed => "schema_validation_failed",
+            Self::PermanentFailure => "permanent_failure",
+        }
+    }
+}
+
+/// Makes dead letters, as the pipeline file says.
+#[derive(Debug)]
+pub struct DeadLetters {
+    topic: Arc<str>,
+    oversized: OversizedDeadLetter,
+    pipeline: Bytes,
+    source: Bytes,
+    envelope: NativeEnvelope,
+}
+
+/// No dead letter can be made of an event; its bytes are still in the database's log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unparkable {
+    #[error(
+        "its bytes were discarded as they came in, so there is only a stub to be parked: set \
+         `dead_letter.config.oversized: stub` to let it be"
+    )]
+    Discarded,
+    #[error(
+        "its dead letter of {bytes} bytes is too large for topic `{topic}` too: raise max.message.bytes of that topic (and \
+         message.max.bytes, if client_conf has it), or set `dead_letter.config.oversized: stub`"
+    )]
+    TooLarge { topic: Arc<str>, bytes: usize },
+    #[error("topic `{topic}` does not even take a stub of {bytes} bytes: raise its max.message.bytes")]
+    StubTooLarge { topic: Arc<str>, bytes: usize },
+}
+
+impl DeadLetters {
+    /// None: the pipeline parks nothing.
+    pub fn new(pipeline: &Pipeline) -> Option<Self> {
+        let config = pipeline.dead_letter.as_ref()?;
+        let source = pipeline.source.id();
+        Some(Self {
+            topic: Arc::from(config.topic.as_str()),
+            oversized: config.oversized,
+            pipeline: Bytes::from(pipeline.name.clone()),
+            source: Bytes::from(source.to_owned()),
+            envelope: NativeEnvelope::new(source),
+        })
+    }
+
+    /// Of an event that no record could be made of. `now` is when it is parked.
+    ///
+    /// # Errors
+    /// When its bytes were discarded by the source, and a stub is not wanted.
+    pub fn of_event(&mut self, error: &ProcessError, now: SystemTime) -> Result<Record, Unparkable> {
+        let event: &ChangeEvent = &error.change;
+        let outline = &error.outline;
+        let (reason, detail) = error.problem.parked_for();
+        let mut headers = outline.headers.clone();
+        let why = Why {
+            reason,
+            detail,
+            error: error.to_string(),
+            topic: outline.topic.as_deref(),
+            attempts: 0,
+        };
+        self.push_headers(&mut headers, why, &error.position, now);
+        let value = match &event.change {
+            Change::Message(message) => {
+                push(&mut headers, PREFIX, message.prefix.to_string());
+                message.content.clone()
+            }
+            Change::Row(row) => {
+                push(&mut headers, TABLE, format!("{}.{}", row.table.schema, row.table.name));
+                match event.selection {
+                    Selection::Outbox => self.envelope.any_row(event, row),
+                    Selection::Table => self.envelope.of_any_row(event, row),
+                }
+            }
+            Change::Oversized(oversized) => {
+                if self.oversized == OversizedDeadLetter::Halt {
+                    return Err(Unparkable::Discarded);
+                }
+                match &oversized.origin {
+                    Origin::Prefix(prefix) => push(&mut headers, PREFIX, prefix.clone()),
+                    Origin::Table(table) => push(&mut headers, TABLE, table.clone()),
+                }
+                push(&mut headers, STUB, "true");
+                push(&mut headers, SIZE, oversized.bytes.to_string());
+                Bytes::new()
+            }
+        };
+        Ok(Record {
+            topic: Arc::clone(&self.topic),
+            key: outline.key.clone(),
+            value: Some(value),
+            headers,
+            timestamp_ms: event.commit_time_us.div_euclid(1000),
+        })
+    }
+
+    /// Of a record that the sink will never take. `attempts` is how often the sink was given it.
+    pub fn of_record(
+        &self,
+        record: Record,
+        error: &DeliveryError,
+        at: &EventPosition,
+        attempts: u32,
+        now: SystemTime,
+    ) -> Record {
+        let detail = match error.kind {
+            DeliveryErrorKind::Record(fault) => fault,
+            DeliveryErrorKind::Unavailable | DeliveryErrorKind::Fenced | DeliveryErrorKind::Refused => {
+                RecordFault::Refused
+            }
+        };
+        let mut headers = record.headers;
+        let why = Why {
+            reason: DeadLetterReason::PermanentFailure,
+            detail: detail.label(),
+            error: error.to_string(),
+            topic: Some(&record.topic),
+            attempts,
+        };
+        self.push_headers(&mut headers, why, at, now);
+        Record {
+            topic: Arc::clone(&self.topic),
+            headers,
+            ..record
+        }
+    }
+
+    /// In place of a dead letter that is too large for its topic: a stub with its size and hash.
+    ///
+    /// # Errors
+    /// When a stub is not wanted, or this is one.
+    pub fn stub(&self, letter: Record) -> Result<Record, Unparkable> {
+        let bytes = letter.byte_len();
+        let topic = || Arc::clone(&self.topic);
+        let own = letter.headers.iter().rposition(|header| &*header.name == REASON);
+        let (kept, own) = letter.headers.split_at(own.unwrap_or(letter.headers.len()));
+        if own.iter().any(|header| &*header.name == STUB) {
+            return Err(Unparkable::StubTooLarge { topic: topic(), bytes });
+        }
+        if self.oversized == OversizedDeadLetter::Halt {
+            return Err(Unparkable::TooLarge { topic: topic(), bytes });
+        }
+        let mut room = MAX_STUB_HEADERS;
+        let kept = kept.iter().filter(|header| {
+            let length = header.name.len() + header.value.len();
+            let fits = length <= room;
+            room -= if fits { length } else { 0 };
+            fits
+        });
+        let mut headers: Vec<Header> = kept.cloned().collect();
+        headers.extend(own.iter().map(|header| Header {
+            name: Arc::clone(&header.name),
+            value: cut(&header.value),
+        }));
+        push(&mut headers, STUB, "true");
+        push(
+            &mut headers,
+            SIZE,
+            letter.value.as_ref().map_or(0, Bytes::len).to_string(),
+        );
+        if let Some(value) = &letter.value {
+            let mut hash = Vec::with_capacity(64);
+            write_hex(&mut hash, &Sha256::digest(value));
+            push(&mut headers, SHA256, hash);
+        }
+        Ok(Record {
+            topic: letter.topic,
+            key: letter.key.filter(|key| key.len() <= MAX_STUB_KEY),
+            // Empty rather than null, which a compacted topic would take for a deletion.
+            value: Some(Bytes::new()),
+            headers,
+            timestamp_ms: letter.timestamp_ms,
+        })
+    }
+
+    /// The headers that every letter has, behind the record's own.
+    fn push_headers(&self, headers: &mut Vec<Header>, why: Why<'_>, at: &EventPosition, now: SystemTime) {
+        let at = at.to_string();
+        let event_id = headers.iter().find(|header| &*header.name == "df-event-id");
+        let event_id = event_id.map_or_else(|| Bytes::from(at.clone()), |header| header.value.clone());
+        push(headers, REASON, why.reason.label());
+        push(headers, DETAIL, why.detail);
+        push(headers, ERROR, cut(&Bytes::from(why.error)));
+        push(headers, PIPELINE, self.pipeline.clone());
+        push(headers, SOURCE, self.source.clone());
+        push(headers, POSITION, at);
+        push(headers, EVENT_ID, event_id);
+        if let Some(topic) = why.topic {
+            push(headers, TOPIC, topic.to_owned());
+        }
+        push(headers, TIME, rfc3339(now));
+        push(headers, ATTEMPTS, why.attempts.to_string());
+    }
+}
+
+/// What a letter says of its cause.
+struct Why<'a> {
+    reason: DeadLetterReason,
+    detail: &'static str,
+    error: String,
+    /// Where the record should have gone, if that could be told.
+    topic: Option<&'a str>,
+    attempts: u32,
+}
+
+fn push(headers: &mut Vec<Header>, name: &str, value: impl Into<Bytes>) {
+    headers.push(Header {
+        name: Arc::from(name),
+        value: value.into(),
+    });
+}
+
+/// The text itself, or as much of it as is kept, with a sign that this is not all.
+fn cut(text: &Bytes) -> Bytes {
+    const SIGN: &str = "…";
+    if text.len() <= MAX_TEXT {
+        return text.clone();
+    }
+    let mut end = MAX_TEXT - SIGN.len();
+    // Not inside a character: those bytes of UTF-8 begin with the bits 10.
+    while end > 0 && text[end] & 0xC0 == 0x80 {
+        end -= 1;
+    }
+    [&text[..end], SIGN.as_bytes()].concat().into()
+}
+
+#[cfg(test)]
+mod tests;
