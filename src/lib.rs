@@ -14,10 +14,12 @@
 //! [`source`], [`processor`], [`sink`], joined by [`relay`], kept by [`checkpoint`], configured by [`config`], shown by
 //! [`telemetry`].
 
+mod calendar;
 pub mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod event;
+mod failpoint;
 pub mod gtid;
 pub mod position;
 pub mod preflight;

@@ -7,29 +7,10 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 use crate::position::Position;
 
+use super::document::{Document, DocumentError, VERSION};
 use super::{CheckpointError, CheckpointStore};
-
-/// Of the file's layout.
-const VERSION: u32 = 1;
-
-/// What a file holds.
-#[derive(Debug, Serialize, Deserialize)]
-struct Document {
-    version: u32,
-    pipeline: String,
-    source: String,
-    position: Position,
-}
-
-/// Read first: of a later version nothing else is known.
-#[derive(Debug, Deserialize)]
-struct VersionOnly {
-    version: u32,
-}
 
 /// See each variant's text.
 #[derive(Debug, thiserror::Error)]
@@ -52,13 +33,25 @@ pub enum FileStoreError {
         found: String,
         expected: String,
     },
+    #[error("a checkpoint file of this pipeline is at `{}`, and its checkpoint is to be in Kafka: move it there with `tailpost position export` and `import`, or remove the file to begin anew", path.display())]
+    Leftover { path: PathBuf },
     #[error("save checkpoint `{}`", path.display())]
     Save { path: PathBuf, source: io::Error },
+    #[error("rename checkpoint `{}` to `{}`", path.display(), to.display())]
+    SetAside {
+        path: PathBuf,
+        to: PathBuf,
+        source: io::Error,
+    },
 }
 
 impl FileStoreError {
     pub(super) fn can_heal(&self) -> bool {
         matches!(self, Self::Save { .. })
+    }
+
+    pub(super) fn is_of_content(&self) -> bool {
+        matches!(self, Self::Damaged { .. } | Self::Version { .. } | Self::Foreign { .. })
     }
 }
 
@@ -107,11 +100,46 @@ impl FileStore {
         }
         Ok(Self {
             folder: folder.to_owned(),
-            path: file(folder, pipeline),
+            path: Self::path_in(folder, pipeline),
             pipeline: pipeline.to_owned(),
             source: source.to_owned(),
             _lock: lock,
         })
+    }
+
+    /// Makes sure that no file of a time is there when the pipeline kept its checkpoint in one: what keeps it now would begin
+    /// anew beside it.
+    ///
+    /// # Errors
+    /// [`FileStoreError::Leftover`]
+    pub fn refuse_leftover(folder: &Path, pipeline: &str) -> Result<(), FileStoreError> {
+        let path = Self::path_in(folder, pipeline);
+        match path.exists() {
+            true => Err(FileStoreError::Leftover { path }),
+            false => Ok(()),
+        }
+    }
+
+    /// Where the checkpoint of a pipeline is.
+    pub fn path_in(folder: &Path, pipeline: &str) -> PathBuf {
+        folder.join(format!("{pipeline}.json"))
+    }
+
+    /// Renames the checkpoint to `<pipeline>.json.moved`, over an older one of that name, and gives that path.
+    ///
+    /// # Errors
+    /// [`FileStoreError::SetAside`]
+    pub fn set_aside(self) -> Result<PathBuf, FileStoreError> {
+        let to = self.path.with_extension("json.moved");
+        let renamed = fs::rename(&self.path, &to).and_then(|()| File::open(&self.folder)?.sync_all());
+        match renamed {
+            Ok(()) => Ok(to),
+            Err(source) => Err(FileStoreError::SetAside {
+                path: self.path,
+                to,
+                source,
+            }),
+        }
     }
 
     /// What a process saved last that may still run: without the lock.
@@ -119,12 +147,8 @@ impl FileStore {
     /// # Errors
     /// As loading it has them.
     pub fn peek(folder: &Path, pipeline: &str, source: &str) -> Result<Option<Position>, FileStoreError> {
-        read(&file(folder, pipeline), pipeline, source)
+        read(&Self::path_in(folder, pipeline), pipeline, source)
     }
-}
-
-fn file(folder: &Path, pipeline: &str) -> PathBuf {
-    folder.join(format!("{pipeline}.json"))
 }
 
 fn read(path: &Path, pipeline: &str, source: &str) -> Result<Option<Position>, FileStoreError> {
@@ -138,18 +162,16 @@ fn read(path: &Path, pipeline: &str, source: &str) -> Result<Option<Position>, F
             });
         }
     };
-    let damaged = |error: serde_json::Error| FileStoreError::Damaged {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    };
-    let VersionOnly { version } = serde_json::from_slice(&text).map_err(damaged)?;
-    if version != VERSION {
-        return Err(FileStoreError::Version {
+    let document = Document::read(&text).map_err(|error| match error {
+        DocumentError::Damaged(reason) => FileStoreError::Damaged {
             path: path.to_owned(),
-            found: version,
-        });
-    }
-    let document: Document = serde_json::from_slice(&text).map_err(damaged)?;
+            reason,
+        },
+        DocumentError::Version(found) => FileStoreError::Version {
+            path: path.to_owned(),
+            found,
+        },
+    })?;
     if document.pipeline != pipeline || document.source != source {
         return Err(FileStoreError::Foreign {
             path: path.to_owned(),
@@ -176,18 +198,9 @@ impl CheckpointStore for FileStore {
     }
 
     async fn save(&mut self, position: &Position) -> Result<(), CheckpointError> {
-        let document = Document {
-            version: VERSION,
-            pipeline: self.pipeline.clone(),
-            source: self.source.clone(),
-            position: position.clone(),
-        };
+        let document = Document::new(&self.pipeline, &self.source, position);
         let (folder, path) = (self.folder.clone(), self.path.clone());
-        let written = tokio::task::spawn_blocking(move || {
-            let mut text = serde_json::to_vec_pretty(&document)?;
-            text.push(b'\n');
-            write(&folder, &path, &text)
-        });
+        let written = tokio::task::spawn_blocking(move || write(&folder, &path, &document.to_text()?));
         let written = written.await.unwrap_or_else(|panic| Err(io::Error::other(panic)));
         Ok(written.map_err(|source| FileStoreError::Save {
             path: self.path.clone(),

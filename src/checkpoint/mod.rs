@@ -2,18 +2,31 @@
 //!
 //! Order is the product here: a position is acked, then saved, and only then given to the source to be confirmed.
 
+mod document;
 pub mod file;
+pub mod kafka;
 pub mod saver;
 
 use std::future::Future;
 
 use crate::position::Position;
 
+use file::FileStore;
+use kafka::KafkaStore;
+
+pub use document::{Document, DocumentError};
 pub use file::FileStoreError;
+pub use kafka::KafkaStoreError;
 
 /// Keeps one pipeline's position.
 pub trait CheckpointStore: Send + 'static {
-    /// The position last saved; None before the first save.
+    /// Whether other machines can save to it too: then it is read at the begin of each life, when the source is locked.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// The position last saved; None before the first save. Where the store is shared, no older instance can save once this
+    /// has returned.
     fn load(&mut self) -> impl Future<Output = Result<Option<Position>, CheckpointError>> + Send;
 
     /// Saves a position. It is durable when this returns.
@@ -25,6 +38,8 @@ pub trait CheckpointStore: Send + 'static {
 pub enum CheckpointError {
     #[error(transparent)]
     File(#[from] FileStoreError),
+    #[error(transparent)]
+    Kafka(#[from] KafkaStoreError),
 }
 
 impl CheckpointError {
@@ -32,6 +47,53 @@ impl CheckpointError {
     pub fn can_heal(&self) -> bool {
         match self {
             Self::File(error) => error.can_heal(),
+            Self::Kafka(error) => error.can_heal(),
+        }
+    }
+
+    /// Whether the store answered, and what it holds cannot be used: another position can be saved over it.
+    pub fn is_of_content(&self) -> bool {
+        match self {
+            Self::File(error) => error.is_of_content(),
+            Self::Kafka(error) => matches!(error, KafkaStoreError::Damaged { .. } | KafkaStoreError::Version { .. }),
+        }
+    }
+
+    /// Whether another instance of the pipeline may save now, and this one no more.
+    pub fn is_fenced(&self) -> bool {
+        match self {
+            Self::File(_) => false,
+            Self::Kafka(error) => matches!(error, KafkaStoreError::Fenced { .. }),
+        }
+    }
+}
+
+/// The stores there are.
+#[derive(Debug)]
+pub enum Store {
+    File(FileStore),
+    Kafka(KafkaStore),
+}
+
+impl CheckpointStore for Store {
+    fn is_shared(&self) -> bool {
+        match self {
+            Self::File(store) => store.is_shared(),
+            Self::Kafka(store) => store.is_shared(),
+        }
+    }
+
+    async fn load(&mut self) -> Result<Option<Position>, CheckpointError> {
+        match self {
+            Self::File(store) => store.load().await,
+            Self::Kafka(store) => store.load().await,
+        }
+    }
+
+    async fn save(&mut self, position: &Position) -> Result<(), CheckpointError> {
+        match self {
+            Self::File(store) => store.save(position).await,
+            Self::Kafka(store) => store.save(position).await,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::failpoint;
 use crate::position::Position;
 use crate::telemetry::error_chain;
 use crate::telemetry::status::PipelineStatus;
@@ -42,14 +43,16 @@ pub async fn run<S: CheckpointStore>(
                 () = sleep_until(next_save) => {}
             }
         }
-        let mut tries = 0;
+        let (mut tries, mut last_tries) = (0, 0);
         loop {
             let position = acked.borrow_and_update().clone();
             let Some(position) = position.filter(|position| confirmed.borrow().as_ref() != Some(position)) else {
                 break;
             };
+            failpoint::hit("before_save");
             match store.save(&position).await {
                 Ok(()) => {
+                    failpoint::hit("after_save");
                     status.checkpoint_trouble(None);
                     status.saved(&position);
                     // Confirm after the save: the server may recycle its log below at once, and a restart could no
@@ -59,7 +62,8 @@ pub async fn run<S: CheckpointStore>(
                 }
                 Err(error) => {
                     tries += 1;
-                    if !error.can_heal() || (ending && tries >= LAST_TRIES) {
+                    last_tries += u32::from(ending);
+                    if !error.can_heal() || last_tries >= LAST_TRIES {
                         return (store, Err(error));
                     }
                     let text = error_chain(&error);

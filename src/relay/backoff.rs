@@ -2,32 +2,41 @@
 
 use std::time::Duration;
 
-const FIRST: Duration = Duration::from_millis(200);
-const LONGEST: Duration = Duration::from_secs(30);
+use crate::config::Restart;
 
-/// Exponential back-off with jitter: each wait is between half and the whole of twice the one before.
+/// Exponential back-off with jitter, as [`Restart`] has it.
 #[derive(Debug)]
 pub struct Backoff {
+    restart: Restart,
     next: Duration,
 }
 
-impl Default for Backoff {
-    fn default() -> Self {
-        Self { next: FIRST }
-    }
-}
-
 impl Backoff {
+    pub fn new(restart: Restart) -> Self {
+        Self {
+            restart,
+            next: restart.base_delay,
+        }
+    }
+
     /// How long to wait before the next try.
     pub fn wait(&mut self) -> Duration {
-        let wait = self.next.mul_f64(rand::random_range(0.5..=1.0));
-        self.next = (self.next * 2).min(LONGEST);
+        let Restart {
+            max_delay,
+            multiplier,
+            jitter: (least, largest),
+            ..
+        } = self.restart;
+        let wait = self.next.min(max_delay).mul_f64(rand::random_range(least..=largest));
+        // In seconds as a float: a product past what a duration holds is cut to the maximum all the same.
+        let next = (self.next.as_secs_f64() * multiplier).min(max_delay.as_secs_f64());
+        self.next = Duration::try_from_secs_f64(next).unwrap_or(max_delay);
         wait
     }
 
     /// A try went well.
     pub fn reset(&mut self) {
-        self.next = FIRST;
+        self.next = self.restart.base_delay;
     }
 }
 
@@ -35,13 +44,38 @@ impl Backoff {
 mod tests {
     use super::*;
 
+    const RESTART: Restart = Restart {
+        base_delay: Duration::from_millis(100),
+        max_delay: Duration::from_secs(10),
+        multiplier: 3.0,
+        jitter: (0.5, 1.5),
+    };
+
     #[test]
     fn waits_grow_to_a_bound() {
-        let mut backoff = Backoff::default();
-        assert!(backoff.wait() <= FIRST);
-        let longest = (0..20).map(|_| backoff.wait()).max();
-        assert!(longest <= Some(LONGEST) && longest > Some(LONGEST / 2));
+        let mut backoff = Backoff::new(RESTART);
+        let expected = [100, 300, 900, 2700, 8100, 10_000, 10_000].map(Duration::from_millis);
+        for delay in expected {
+            let wait = backoff.wait();
+            assert!(
+                wait >= delay.mul_f64(0.499) && wait <= delay.mul_f64(1.501),
+                "{wait:?} for {delay:?}"
+            );
+        }
         backoff.reset();
-        assert!(backoff.wait() <= FIRST);
+        assert!(backoff.wait() <= RESTART.base_delay.mul_f64(1.501));
+    }
+
+    #[test]
+    fn the_largest_settings_do_not_overflow() {
+        let mut backoff = Backoff::new(Restart {
+            base_delay: Duration::from_secs(u64::MAX / 8),
+            max_delay: Duration::from_secs(u64::MAX / 8),
+            multiplier: f64::MAX,
+            jitter: (1.0, 1.0),
+        });
+        for _ in 0..3 {
+            backoff.wait();
+        }
     }
 }

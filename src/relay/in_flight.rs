@@ -4,7 +4,7 @@
 //! an event. The relay's task owns everything else and moves the watermark over the bits, up to the first that is not
 //! set. A failure sets no bit, so the watermark never passes it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use crate::position::Position;
+use crate::processor::DeadLetterReason;
 use crate::sink::DeliveryError;
-use crate::skip::{SkipCounts, SkipReason};
+use crate::skip::SkipCounts;
 use crate::telemetry::histogram::Histogram;
 
 /// Numbers the records of one sink's life, from 0 without gaps.
@@ -65,6 +66,15 @@ impl Acks {
         self.0.tell();
     }
 
+    /// Every record from `first` to `last` is durable.
+    pub fn acked_through(&self, first: Seq, last: Seq) {
+        for seq in first.0..=last.0 {
+            let (word, bit) = self.0.slot(Seq(seq));
+            word.fetch_or(bit, Ordering::Release);
+        }
+        self.0.tell();
+    }
+
     /// The record was not delivered and will not be by this sink.
     pub fn failed(&self, seq: Seq, error: DeliveryError) {
         self.fail(Failure { seq: Some(seq), error });
@@ -103,10 +113,51 @@ pub struct Ledger {
 }
 
 /// Settled events.
-#[derive(Debug, Default)]
-struct Settled {
-    published: u64,
-    skipped: SkipCounts,
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settled {
+    pub published: u64,
+    pub dead_lettered: BTreeMap<DeadLetterReason, u64>,
+    pub skipped: SkipCounts,
+}
+
+impl Settled {
+    fn add(&mut self, fate: Fate) {
+        match fate {
+            Fate::Published => self.published += 1,
+            Fate::DeadLettered(reason) => *self.dead_lettered.entry(reason).or_default() += 1,
+            Fate::Position => {}
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.published += other.published;
+        for (reason, count) in other.dead_lettered {
+            *self.dead_lettered.entry(reason).or_default() += count;
+        }
+        self.skipped.merge(other.skipped);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.published == 0 && self.dead_lettered.is_empty() && self.skipped.is_empty()
+    }
+}
+
+/// What a commit would have settled whose outcome is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unsettled {
+    pub position: Position,
+    pub settled: Settled,
+}
+
+impl Unsettled {
+    /// The same as the progress that it was.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            settled: self.settled.clone(),
+            position: Some(self.position.clone()),
+            ..Progress::default()
+        }
+    }
 }
 
 /// How much may be in flight. One event that is larger than the bytes by itself is let in alone.
@@ -121,8 +172,16 @@ struct Entry {
     bytes: u64,
     commit_time_us: i64,
     sent: Instant,
-    /// The policy's word in place of a delivery.
-    skipped: Option<SkipReason>,
+    fate: Fate,
+}
+
+/// What an entry counts as once it is acked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Published,
+    DeadLettered(DeadLetterReason),
+    /// Not an event: the position that travels in a transaction with those before it.
+    Position,
 }
 
 #[derive(Debug)]
@@ -136,8 +195,7 @@ struct Boundary {
 /// What the watermark passed since the last look.
 #[derive(Debug, Default)]
 pub struct Progress {
-    pub published: u64,
-    pub skipped: SkipCounts,
+    pub settled: Settled,
     /// The last boundary reached.
     pub position: Option<Position>,
     pub delivery: Histogram,
@@ -146,7 +204,8 @@ pub struct Progress {
 
 impl Ledger {
     pub fn new(limits: Limits) -> Self {
-        let words = limits.events.max(1).div_ceil(64);
+        // One more than the events: the position that is committed with them.
+        let words = limits.events.saturating_add(1).div_ceil(64);
         let shared = Shared {
             done: (0..words).map(|_| AtomicU64::new(0)).collect(),
             failures: Mutex::new(Vec::new()),
@@ -181,13 +240,13 @@ impl Ledger {
         Seq(self.next)
     }
 
-    /// Enters an event that the sink took.
-    pub fn sent(&mut self, bytes: u64, commit_time_us: i64, now: Instant) {
+    /// Enters what the sink took.
+    pub fn sent(&mut self, bytes: u64, commit_time_us: i64, now: Instant, fate: Fate) {
         self.entries.push_back(Entry {
             bytes,
             commit_time_us,
             sent: now,
-            skipped: None,
+            fate,
         });
         self.next += 1;
         self.bytes += bytes;
@@ -209,18 +268,6 @@ impl Ledger {
         }
     }
 
-    /// Settles an event by policy in place of its delivery.
-    pub fn skip(&mut self, seq: Seq, reason: SkipReason) {
-        let entry = seq
-            .0
-            .checked_sub(self.low)
-            .and_then(|index| self.entries.get_mut(usize::try_from(index).ok()?));
-        if let Some(entry) = entry {
-            entry.skipped = Some(reason);
-            self.acks().acked(seq);
-        }
-    }
-
     /// Moves the watermark over what is acked.
     pub fn advance(&mut self, progress: &mut Progress) {
         // Heard before the bits are read, by an exchange and not a store: a read may overtake a store, and an ack that
@@ -238,10 +285,10 @@ impl Ledger {
             self.low += 1;
             let Some(entry) = self.entries.pop_front() else { break };
             self.bytes -= entry.bytes;
-            match entry.skipped {
-                Some(reason) => self.uncounted.skipped.add(reason, 1),
-                None => {
-                    self.uncounted.published += 1;
+            self.uncounted.add(entry.fate);
+            match entry.fate {
+                Fate::Position => {}
+                Fate::Published | Fate::DeadLettered(_) => {
                     progress.delivery.observe(now.saturating_duration_since(entry.sent));
                     let age = u64::try_from(now_us.saturating_sub(entry.commit_time_us)).unwrap_or(0);
                     progress.end_to_end.observe(Duration::from_micros(age));
@@ -260,13 +307,33 @@ impl Ledger {
             let Some(boundary) = self.boundaries.pop_front() else {
                 return;
             };
-            let Settled { published, skipped } = mem::take(&mut self.uncounted);
-            progress.published += published;
-            progress.skipped.merge(skipped);
-            progress.skipped.merge(boundary.skipped);
+            progress.settled.merge(mem::take(&mut self.uncounted));
+            progress.settled.skipped.merge(boundary.skipped);
             progress.position = Some(boundary.position);
             self.reached = boundary.upto;
         }
+    }
+
+    /// What the next boundary would settle, with everything before it acked: a commit that is under way.
+    pub fn unsettled(&self) -> Option<Unsettled> {
+        let boundary = self.boundaries.front()?;
+        let mut settled = self.uncounted.clone();
+        let before = usize::try_from(boundary.upto.saturating_sub(self.low)).unwrap_or(usize::MAX);
+        self.entries
+            .iter()
+            .take(before)
+            .for_each(|entry| settled.add(entry.fate));
+        settled.skipped.merge(boundary.skipped.clone());
+        Some(Unsettled {
+            position: boundary.position.clone(),
+            settled,
+        })
+    }
+
+    /// What an entry counts as; None: it is settled, or was never sent.
+    pub fn fate(&self, seq: Seq) -> Option<Fate> {
+        let index = usize::try_from(seq.0.checked_sub(self.low)?).ok()?;
+        self.entries.get(index).map(|entry| entry.fate)
     }
 
     /// How many events were sent since the last boundary that was reached.
@@ -318,6 +385,7 @@ mod tests {
     use super::*;
     use crate::position::{Lsn, PostgresPosition};
     use crate::sink::DeliveryErrorKind;
+    use crate::skip::SkipReason;
 
     fn position(base: u64) -> Position {
         Position::Postgres(PostgresPosition {
@@ -343,7 +411,7 @@ mod tests {
     fn a_boundary_is_reached_when_the_last_event_before_it_is_acked() {
         let mut ledger = ledger(10, 100);
         for _ in 0..3 {
-            ledger.sent(1, 0, Instant::now());
+            ledger.sent(1, 0, Instant::now(), Fate::Published);
         }
         ledger.boundary(position(30), SkipCounts::default());
         let acks = ledger.acks();
@@ -353,7 +421,7 @@ mod tests {
         acks.acked(Seq(1));
         let progress = advanced(&mut ledger);
         assert_eq!(progress.position, Some(position(30)));
-        assert_eq!(progress.published, 3);
+        assert_eq!(progress.settled.published, 3);
         assert!(ledger.is_empty());
     }
 
@@ -364,14 +432,17 @@ mod tests {
         ledger.boundary(position(2), SkipCounts::from([(SkipReason::ForeignPrefix, 3)]));
         let progress = advanced(&mut ledger);
         assert_eq!(progress.position, Some(position(2)));
-        assert_eq!(progress.skipped, SkipCounts::from([(SkipReason::ForeignPrefix, 5)]));
+        assert_eq!(
+            progress.settled.skipped,
+            SkipCounts::from([(SkipReason::ForeignPrefix, 5)])
+        );
     }
 
     #[test]
     fn the_watermark_stops_at_a_failure() {
         let mut ledger = ledger(10, 100);
         for base in 0..2 {
-            ledger.sent(1, 0, Instant::now());
+            ledger.sent(1, 0, Instant::now(), Fate::Published);
             ledger.boundary(position(base), SkipCounts::default());
         }
         let error = DeliveryError {
@@ -392,10 +463,29 @@ mod tests {
     }
 
     #[test]
+    fn a_full_ledger_has_a_place_for_the_position_that_is_committed_with_it() {
+        let mut ledger = ledger(64, u64::MAX);
+        while ledger.has_room(1) {
+            ledger.sent(1, 0, Instant::now(), Fate::Published);
+        }
+        let mark = ledger.next_seq();
+        ledger.sent(0, i64::MAX, Instant::now(), Fate::Position);
+        ledger.boundary(position(1), SkipCounts::default());
+        let acks = ledger.acks();
+        acks.acked(mark);
+        assert_eq!(advanced(&mut ledger).settled.published, 0, "only the position is acked");
+        acks.acked_through(Seq(0), mark);
+        let progress = advanced(&mut ledger);
+        assert_eq!(progress.settled.published, 64);
+        assert_eq!(progress.position, Some(position(1)));
+        assert_eq!(advanced(&mut ledger).settled.published, 0, "no bit is left behind");
+    }
+
+    #[test]
     fn one_oversized_event_is_let_in_alone() {
         let mut ledger = ledger(10, 100);
         assert!(ledger.has_room(1000));
-        ledger.sent(1000, 0, Instant::now());
+        ledger.sent(1000, 0, Instant::now(), Fate::Published);
         assert!(!ledger.has_room(0));
         ledger.acks().acked(Seq(0));
         advanced(&mut ledger);
@@ -416,7 +506,7 @@ mod tests {
                 match step {
                     0 if ledger.has_room(1) => {
                         waiting.push(ledger.next_seq());
-                        ledger.sent(1, 0, Instant::now());
+                        ledger.sent(1, 0, Instant::now(), Fate::Published);
                     }
                     1 => {
                         boundaries.push((ledger.next, number as u64));

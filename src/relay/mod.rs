@@ -5,12 +5,18 @@
 //! goes to the saver, and from there to the source. Nothing waits for a batch to be complete.
 
 pub mod backoff;
+mod connect;
 pub mod in_flight;
+mod parts;
+#[cfg(test)]
+mod simulation;
 pub mod supervise;
+mod uncommitted;
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -18,33 +24,72 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Delivery, ErrorPolicies, ErrorPolicy};
 use crate::event::ChangeEvent;
+use crate::failpoint;
 use crate::position::{EventPosition, Position};
-use crate::processor::{Chain, Outcome, ProcessError};
+use crate::processor::{Chain, DeadLetterReason, DeadLetters, Outcome, ProcessError, Unparkable};
 use crate::record::Record;
 use crate::sink::kafka::QUEUE_OVERHEAD;
-use crate::sink::{DeliveryError, DeliveryErrorKind, SendError, Sink, SinkError};
+use crate::sink::{DeliveryError, DeliveryErrorKind, RecordFault, SendError, Sink, SinkError};
 use crate::skip::{SkipCounts, SkipReason};
 use crate::source::LogBatch;
 use crate::telemetry::error_chain;
 use crate::telemetry::status::{PipelineStatus, State};
 
-use in_flight::{Failure, Ledger, Progress};
+use in_flight::{Failure, Fate, Ledger, Progress, Unsettled};
+use uncommitted::Uncommitted;
 
 /// Events handled before acks are looked at again.
 const TURN: usize = 256;
 /// How long the other failures of a batch are waited for: the broker names the culprit in one of them.
 const FAILURE_GRACE: Duration = Duration::from_secs(1);
+/// The loop comes by at least this often.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// After such a gap the process was stopped. Half of what servers give the holder of a source's lock: see the sources.
+const SUSPENSION: Duration = Duration::from_secs(5);
+/// How often the sink was given a record that is found to be the culprit: in its batch, and alone.
+const CULPRIT_ATTEMPTS: u32 = 2;
 
 /// Why a relay ended.
 #[derive(Debug)]
 pub enum End {
     /// The source ended and all that it gave is settled and saved, or the drain's time was up.
     Drained,
-    /// The sink is of no use any more. `single` is how many of the next events must go one by one to find the one that
-    /// it does not take.
-    SinkFailed { error: SinkError, single: u64 },
+    /// The sink is of no use any more.
+    SinkFailed {
+        error: SinkError,
+        /// How many of the next events must go one by one to find the one that the sink does not take.
+        single: u64,
+        /// That one, once it is found.
+        culprit: Option<Culprit>,
+        /// What was being committed.
+        unsettled: Option<Unsettled>,
+    },
     /// An event met the policy `halt`.
     Halted(HaltError),
+    /// Nothing more may be sent: another instance has the source.
+    Abandoned {
+        /// What was being committed.
+        unsettled: Option<Unsettled>,
+    },
+    /// The process was stopped for so long that another instance may have the source.
+    Suspended { seconds: u64 },
+}
+
+/// An event whose record, or dead letter, the sink refused when it travelled alone. The next life does with it what the
+/// policy says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Culprit {
+    pub at: EventPosition,
+    /// In their order: of the record if one could be made, of the dead letter in its place, of the stub in place of that.
+    pub refusals: Vec<Refusal>,
+}
+
+/// What the sink has against a record of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub error: DeliveryError,
+    /// How often the sink was given the record.
+    pub attempts: u32,
 }
 
 /// An event that may not be passed over.
@@ -54,12 +99,20 @@ pub enum HaltError {
     Process { error: ProcessError },
     #[error("event at {at}: {error}; policy errors.rejected: halt")]
     Rejected { at: String, error: DeliveryError },
+    #[error("{error}; it cannot be parked: {reason}")]
+    ProcessUnparkable { error: ProcessError, reason: Unparkable },
+    #[error("event at {at} cannot be parked: {reason}")]
+    Unparkable { at: String, reason: Unparkable },
+    #[error("dead letter of the event at {at}: {error}; the pipeline stops, since the event would be lost")]
+    DeadLetter { at: String, error: DeliveryError },
 }
 
 /// What one relay is made with.
 #[derive(Debug)]
 pub struct RelayParts<S> {
     pub chain: Chain,
+    /// None: no policy asks for them.
+    pub dead_letters: Option<DeadLetters>,
     pub sink: S,
     pub ledger: Ledger,
     pub policies: ErrorPolicies,
@@ -67,14 +120,20 @@ pub struct RelayParts<S> {
     pub status: Arc<PipelineStatus>,
     /// Events to be sent one by one first.
     pub single: u64,
+    /// The event that a former life found to be refused.
+    pub culprit: Option<Culprit>,
     /// Events that were counted as received in a former life and come again.
     pub counted: u64,
+    /// Whether another instance can go on from the checkpoint while this one cannot tell. One that commits is fenced by its
+    /// target, and one that holds a lock of its own machine keeps it.
+    pub overtakable: bool,
 }
 
 /// See the module's text.
 #[derive(Debug)]
 pub struct Relay<S> {
     chain: Chain,
+    dead_letters: Option<DeadLetters>,
     sink: S,
     ledger: Ledger,
     policies: ErrorPolicies,
@@ -85,15 +144,57 @@ pub struct Relay<S> {
     /// Rest of the batch at hand, and where it ends.
     events: VecDeque<ChangeEvent>,
     batch: Option<BatchRest>,
-    /// A record that the sink gave back, with what the ledger needs of its event.
-    parked: Option<(Record, i64)>,
+    /// A record that is to be sent next.
+    parked: Option<Parked>,
     /// The parked record waits for the sink, not for room in the ledger.
     sink_busy: bool,
     halted: Option<HaltError>,
-    /// The event that travels alone, while one does.
-    single_at: Option<EventPosition>,
+    /// What travels alone, while something does.
+    alone: Option<Alone>,
+    culprit: Option<Culprit>,
     /// What was reported failed; nothing more is sent since.
     failures: Failures,
+    /// What waits for a commit, of a sink that commits.
+    uncommitted: Option<Uncommitted>,
+    /// When the loop last came by, to notice that the process was stopped.
+    seen: Instant,
+    overtakable: bool,
+}
+
+/// A record that is to be sent next, with what the ledger needs of its event.
+#[derive(Debug)]
+struct Parked {
+    record: Record,
+    commit_time_us: i64,
+    fate: Fate,
+    /// Of what this stands for: of the record that this is the dead letter of, and so on.
+    refusals: Vec<Refusal>,
+}
+
+impl Parked {
+    fn new(record: Record, commit_time_us: i64, fate: Fate) -> Self {
+        Self {
+            record,
+            commit_time_us,
+            fate,
+            refusals: Vec::new(),
+        }
+    }
+}
+
+/// Why the sink gave a record back.
+enum GivenBack {
+    NotReady,
+    CommitFirst,
+    Rejected(DeliveryError),
+}
+
+/// What was sent with nothing beside it, so that a refusal can mean nothing else.
+#[derive(Debug)]
+struct Alone {
+    at: EventPosition,
+    fate: Fate,
+    refusals: Vec<Refusal>,
 }
 
 /// Failed deliveries, gathered until it is clear what they mean.
@@ -120,16 +221,21 @@ impl<S: Sink> Relay<S> {
     pub fn new(parts: RelayParts<S>) -> Self {
         let RelayParts {
             chain,
+            dead_letters,
             sink,
             ledger,
             policies,
             delivery,
             status,
             single,
+            culprit,
             counted,
+            overtakable,
         } = parts;
+        let uncommitted = sink.commits().then(|| Uncommitted::new(delivery.transaction_interval));
         Self {
             chain,
+            dead_letters,
             sink,
             ledger,
             policies,
@@ -142,31 +248,52 @@ impl<S: Sink> Relay<S> {
             parked: None,
             sink_busy: false,
             halted: None,
-            single_at: None,
+            alone: None,
+            culprit,
             failures: Failures::default(),
+            uncommitted,
+            seen: Instant::now(),
+            overtakable,
         }
     }
 
     /// Relays until the source ends, the sink fails or an event halts it. `acked` takes each position reached and is
-    /// closed at the end; `stop` starts the time that draining may take.
+    /// closed at the end; `stop` starts the time that draining may take, `abandon` ends everything at once.
     pub async fn run(
         mut self,
         mut batches: mpsc::Receiver<LogBatch>,
         acked: watch::Sender<Option<Position>>,
         stop: CancellationToken,
+        abandon: CancellationToken,
     ) -> End {
+        self.seen = Instant::now();
         let mut deadline: Option<Instant> = None;
         let mut source_ended = false;
         let end = loop {
             if let Some(end) = self.settle(&acked) {
                 break end;
             }
+            // Before anything is sent: after a stop of the process the source's lock can be another instance's.
+            let gap = self.seen.elapsed();
+            if self.overtakable && gap >= SUSPENSION {
+                break End::Suspended { seconds: gap.as_secs() };
+            }
+            self.seen = Instant::now();
+            if abandon.is_cancelled() {
+                break End::Abandoned {
+                    unsettled: self.unsettled(),
+                };
+            }
             if self.work() {
                 // Acks and the stop get their turn between turns of work.
                 tokio::task::yield_now().await;
                 continue;
             }
-            let idle = self.batch.is_none() && self.ledger.is_empty();
+            let ending = source_ended || deadline.is_some();
+            if self.commit_if_due(ending, batches.is_empty()) {
+                continue;
+            }
+            let idle = self.batch.is_none() && self.ledger.is_empty() && self.nothing_uncommitted();
             if idle && (source_ended || self.halted.is_some()) {
                 break End::Drained;
             }
@@ -175,6 +302,11 @@ impl<S: Sink> Relay<S> {
                 deadline = Some(Instant::now() + self.delivery.drain_timeout);
             }
             let (drain, decide) = (deadline, self.failures.decide_at);
+            let commit = match decide {
+                None => self.uncommitted.as_ref().and_then(Uncommitted::due_at),
+                // Nothing is committed any more.
+                Some(_) => None,
+            };
             let wanted = self.batch.is_none() && self.halted.is_none() && !source_ended;
             tokio::select! {
                 biased; // acks make room before more is taken
@@ -186,22 +318,27 @@ impl<S: Sink> Relay<S> {
                 ready = self.sink.ready(), if self.sink_busy => match ready {
                     Ok(()) => self.sink_busy = false,
                     // The record that waits is the culprit.
-                    Err(SinkError::Delivery(error)) if error.kind == DeliveryErrorKind::Record => {
+                    Err(SinkError::Delivery(error)) if error.kind.is_record() => {
                         self.sink_busy = false;
-                        self.parked = None;
-                        self.reject_unsent(error);
+                        if let Some(parked) = self.parked.take() {
+                            self.reject_unsent(parked, error);
+                        }
                     }
-                    // What it failed at may not be reported yet, and the record that it was decides how to go on.
-                    Err(error) if error.can_heal() && self.ledger.event_count() > 0 => {
+                    // What it failed at may not be reported yet, and the record that it was decides how to go on. With one
+                    // that is fenced no record is at fault.
+                    Err(error) if error.can_heal() && !error.is_fenced() && self.ledger.event_count() > 0 => {
                         self.sink_busy = false;
                         self.ledger.acks().broken(DeliveryError {
                             kind: DeliveryErrorKind::Unavailable,
                             text: error_chain(&error),
                         });
                     }
-                    Err(error) => break End::SinkFailed { error, single: 0 },
+                    Err(error) => break self.sink_failed(error, 0, None),
                 },
                 () = stop.cancelled(), if deadline.is_none() => {}
+                () = abandon.cancelled() => {}
+                () = until(commit), if commit.is_some() && !self.sink_busy => {}
+                () = sleep_until(self.seen + HEARTBEAT) => {}
                 () = until(decide), if decide.is_some() => {}
                 () = until(drain), if drain.is_some() => {
                     tracing::warn!(
@@ -227,9 +364,9 @@ impl<S: Sink> Relay<S> {
     fn settle(&mut self, acked: &watch::Sender<Option<Position>>) -> Option<End> {
         self.move_watermark(acked);
         if self.ledger.event_count() == 0 {
-            self.single_at = None;
+            self.alone = None;
         }
-        let waiting_us = self.parked.as_ref().map(|(_, commit_time_us)| *commit_time_us);
+        let waiting_us = self.parked.as_ref().map(|parked| parked.commit_time_us);
         let waiting_us = waiting_us.or(self.events.front().map(|event| event.commit_time_us));
         self.status
             .in_flight(self.ledger.byte_count(), self.ledger.oldest_us().or(waiting_us));
@@ -240,27 +377,44 @@ impl<S: Sink> Relay<S> {
             return None;
         }
         let Failure { seq, error } = self.failures.worst.take()?;
-        let by_record = error.kind == DeliveryErrorKind::Record;
-        match (seq, self.single_at.take()) {
-            // It travelled alone, so it is the one. The sink is spent with it, and the next goes on behind it.
-            (Some(seq), Some(at)) if by_record => {
-                let error_text = SinkError::from(error.clone());
-                if let Some(halt) = self.reject(error, Some(at)) {
-                    return Some(End::Halted(halt));
+        let by_record = error.kind.is_record();
+        let of_event = seq.is_some_and(|seq| self.ledger.fate(seq) != Some(Fate::Position));
+        match self.alone.take() {
+            // It travelled alone, so it is the one. The sink is spent with it: the next life does what the policy says.
+            Some(Alone { at, fate, mut refusals }) if by_record && of_event => {
+                if fate == Fate::Published && self.policies.rejected == ErrorPolicy::Halt {
+                    let at = at.to_string();
+                    return Some(End::Halted(HaltError::Rejected { at, error }));
                 }
-                self.ledger.skip(seq, SkipReason::Rejected);
-                self.move_watermark(acked);
-                Some(End::SinkFailed {
-                    error: error_text,
-                    single: self.single,
-                })
+                refusals.push(Refusal {
+                    error: error.clone(),
+                    attempts: CULPRIT_ATTEMPTS,
+                });
+                let culprit = Culprit { at, refusals };
+                // What stands for it then travels alone, too: should it be refused as well, nothing else fails with it.
+                Some(self.sink_failed(error.into(), self.single.max(1), Some(culprit)))
             }
             // The next life begins at the last boundary, which lies before the watermark.
-            _ => Some(End::SinkFailed {
-                error: error.into(),
-                single: if by_record { self.ledger.since_boundary() } else { 0 },
-            }),
+            _ => {
+                let single = if by_record { self.ledger.since_boundary() } else { 0 };
+                Some(self.sink_failed(error.into(), single, None))
+            }
         }
+    }
+
+    fn sink_failed(&mut self, error: SinkError, single: u64, culprit: Option<Culprit>) -> End {
+        End::SinkFailed {
+            error,
+            single,
+            // A former life's that was not come to yet is still the one.
+            culprit: culprit.or_else(|| self.culprit.take()),
+            unsettled: self.unsettled(),
+        }
+    }
+
+    /// What is being committed.
+    fn unsettled(&self) -> Option<Unsettled> {
+        self.uncommitted.is_some().then(|| self.ledger.unsettled()).flatten()
     }
 
     /// Passes over what is settled, and tells the position that was reached.
@@ -269,6 +423,7 @@ impl<S: Sink> Relay<S> {
         self.ledger.advance(&mut progress);
         self.status.settled(&progress);
         if let Some(position) = progress.position {
+            failpoint::hit("ack");
             self.status.acked(&position);
             acked.send_replace(Some(position));
         }
@@ -283,8 +438,9 @@ impl<S: Sink> Relay<S> {
         self.status.count(|totals| totals.failed += deliveries as u64);
         let gravity = |failure: &Failure| match failure.error.kind {
             DeliveryErrorKind::Unavailable => 0,
-            DeliveryErrorKind::Record => 1,
-            DeliveryErrorKind::Refused => 2,
+            DeliveryErrorKind::Record(_) => 1,
+            DeliveryErrorKind::Fenced => 2,
+            DeliveryErrorKind::Refused => 3,
         };
         self.failures.deliveries += deliveries;
         self.failures.worst = failures
@@ -315,19 +471,25 @@ impl<S: Sink> Relay<S> {
         if self.failures.decide_at.is_some() {
             return false;
         }
+        if self.uncommitted.as_ref().is_some_and(Uncommitted::is_over) && !self.sink_busy {
+            self.commit();
+        }
         for _ in 0..TURN {
             if self.sink_busy {
                 return false;
             }
-            if let Some((record, commit_time_us)) = self.parked.take() {
-                if !self.send(record, commit_time_us) {
+            if let Some(parked) = self.parked.take() {
+                if !self.send(parked) {
                     return false;
                 }
                 continue;
             }
             let Some(event) = self.events.pop_front() else {
                 if let Some(BatchRest { end, skipped, .. }) = self.batch.take() {
-                    self.ledger.boundary(end, skipped);
+                    match &mut self.uncommitted {
+                        None => self.ledger.boundary(end, skipped),
+                        Some(uncommitted) => uncommitted.boundary(end, skipped),
+                    }
                     self.count_processed();
                     // A batch without events is settled by this alone.
                     return true;
@@ -339,59 +501,170 @@ impl<S: Sink> Relay<S> {
                 batch.before = batch.at.replace(event.position.clone());
             }
             match self.chain.process(event) {
-                Ok(Outcome::Publish(record)) => self.parked = Some((record, commit_time_us)),
-                Ok(Outcome::Skip(reason)) => self.skip(reason),
-                Err(error) => {
-                    if let Some(halt) = self.refuse(error) {
-                        self.halt(halt);
-                        return true;
-                    }
+                Ok(Outcome::Publish(record)) => {
+                    self.parked = Some(Parked::new(record, commit_time_us, Fate::Published));
                 }
+                Ok(Outcome::Skip(reason)) => self.skip(reason),
+                Err(error) => self.refuse(error, commit_time_us),
+            }
+            self.repeat_refusals();
+            if self.halted.is_some() {
+                return true;
             }
         }
         true
     }
 
     /// Sends a record. False: it is parked until there is room.
-    fn send(&mut self, record: Record, commit_time_us: i64) -> bool {
-        let bytes = record.byte_len() as u64 + QUEUE_OVERHEAD;
-        let alone = self.single > 0 || self.single_at.is_some();
+    fn send(&mut self, parked: Parked) -> bool {
+        let bytes = parked.record.byte_len() as u64 + QUEUE_OVERHEAD;
+        let alone = self.single > 0 || self.alone.is_some();
         if (alone && self.ledger.event_count() > 0) || !self.ledger.has_room(bytes) {
-            self.parked = Some((record, commit_time_us));
+            self.parked = Some(parked);
             return false;
         }
+        let Parked {
+            record,
+            commit_time_us,
+            fate,
+            refusals,
+        } = parked;
         match self.sink.send(self.ledger.next_seq(), record) {
             Ok(()) => {
-                self.ledger.sent(bytes, commit_time_us, std::time::Instant::now());
+                self.ledger.sent(bytes, commit_time_us, std::time::Instant::now(), fate);
+                failpoint::hit("send");
+                if let Some(uncommitted) = &mut self.uncommitted {
+                    uncommitted.taken();
+                }
                 if self.single > 0 {
                     self.single -= 1;
-                    self.single_at = self.at();
+                    self.alone = self.at().map(|at| Alone { at, fate, refusals });
                     // Each is a boundary, so that what comes before a culprit is not sent again.
-                    if let Some((batch, at)) = self.batch.as_ref().zip(self.single_at.as_ref()) {
-                        self.ledger.boundary(batch.end.after(at), SkipCounts::default());
-                    }
+                    self.boundary_behind();
                 }
                 true
             }
-            Err(SendError::NotReady(record)) => {
-                self.parked = Some((*record, commit_time_us));
-                self.sink_busy = true;
-                false
-            }
-            Err(SendError::Rejected(error)) => {
-                self.reject_unsent(error);
-                true
+            Err(given_back) => {
+                let (record, given_back) = match given_back {
+                    SendError::NotReady(record) => (record, GivenBack::NotReady),
+                    SendError::CommitFirst(record) => (record, GivenBack::CommitFirst),
+                    SendError::Rejected(record, error) => (record, GivenBack::Rejected(error)),
+                };
+                let parked = Parked {
+                    record: *record,
+                    commit_time_us,
+                    fate,
+                    refusals,
+                };
+                match given_back {
+                    GivenBack::NotReady => {
+                        self.parked = Some(parked);
+                        self.sink_busy = true;
+                        false
+                    }
+                    GivenBack::CommitFirst => {
+                        self.parked = Some(parked);
+                        // There is a position where something was taken. Without one the sink is asked, which says what is
+                        // wrong.
+                        self.sink_busy |= !self.commit();
+                        false
+                    }
+                    GivenBack::Rejected(error) => {
+                        self.reject_unsent(parked, error);
+                        true
+                    }
+                }
             }
         }
     }
 
-    /// A record that the sink did not take and never will.
-    fn reject_unsent(&mut self, error: DeliveryError) {
-        self.status.count(|totals| totals.failed += 1);
-        match self.reject(error, self.at()) {
-            Some(halt) => self.halt(halt),
-            None => self.skip(SkipReason::Rejected),
+    /// Makes a place to go on from of the one behind the event at hand, inside its batch.
+    fn boundary_behind(&mut self) {
+        if self.uncommitted.is_some() {
+            self.commit();
+        } else if let Some(batch) = &mut self.batch
+            && let Some(at) = &batch.at
+        {
+            self.ledger.boundary(batch.end.after(at), mem::take(&mut batch.skipped));
         }
+    }
+
+    /// Commits where the sink does and it is time: at once when nothing more waits, or nothing more can be taken before.
+    /// True: a commit was begun.
+    fn commit_if_due(&mut self, ending: bool, nothing_waits: bool) -> bool {
+        let Some(uncommitted) = &self.uncommitted else {
+            return false;
+        };
+        if self.sink_busy || self.failures.decide_at.is_some() {
+            return false;
+        }
+        let blocked = self.parked.is_some();
+        let quiet = self.batch.is_none() && nothing_waits;
+        let due = match uncommitted.has_records() {
+            true => blocked || quiet || ending,
+            false => uncommitted.is_over() || (ending && quiet),
+        };
+        due && self.commit()
+    }
+
+    /// Begins to commit what was taken, and the position behind it. False: there is no position yet.
+    fn commit(&mut self) -> bool {
+        let Some(uncommitted) = &mut self.uncommitted else {
+            return false;
+        };
+        // A life that begins inside the batch does not see again what was skipped before, so that is counted here.
+        let inside = self.batch.as_mut().and_then(|batch| {
+            let handled = match self.parked {
+                Some(_) => &batch.before,
+                None => &batch.at,
+            };
+            let position = batch.end.after(handled.as_ref()?);
+            Some((position, mem::take(&mut batch.skipped)))
+        });
+        let Some((position, skipped)) = uncommitted.take(inside) else {
+            return false;
+        };
+        failpoint::hit("before_commit");
+        self.sink.commit(self.ledger.next_seq(), &position);
+        self.ledger.sent(0, i64::MAX, std::time::Instant::now(), Fate::Position);
+        self.ledger.boundary(position, skipped);
+        self.sink_busy = true;
+        true
+    }
+
+    fn nothing_uncommitted(&self) -> bool {
+        self.uncommitted.as_ref().is_none_or(Uncommitted::is_empty)
+    }
+
+    /// A record that the sink did not take and never will.
+    fn reject_unsent(&mut self, parked: Parked, error: DeliveryError) {
+        self.status.count(|totals| totals.failed += 1);
+        self.reject(parked, Refusal { error, attempts: 1 });
+    }
+
+    /// Goes the way of the event at hand as far as a former life came with it, if it is the culprit.
+    fn repeat_refusals(&mut self) {
+        let Some(refusals) = self.take_culprit() else { return };
+        for refusal in refusals {
+            if let Some(parked) = self.parked.take() {
+                self.reject(parked, refusal);
+            }
+        }
+        // Skipped for good: the next one can be refused as well, and the life behind that knows only of it.
+        if self.parked.is_none() && self.halted.is_none() {
+            self.boundary_behind();
+        }
+    }
+
+    /// What a former life found wrong with the event at hand, if it is the one.
+    fn take_culprit(&mut self) -> Option<Vec<Refusal>> {
+        let culprit = self.culprit.as_ref()?;
+        let at = self.batch.as_ref()?.at.as_ref()?;
+        // By their texts: what a position says of the transactions before it can differ from life to life.
+        if culprit.at.to_string() != at.to_string() {
+            return None;
+        }
+        self.culprit.take().map(|culprit| culprit.refusals)
     }
 
     fn count_processed(&mut self) {
@@ -415,27 +688,75 @@ impl<S: Sink> Relay<S> {
     }
 
     /// An event that no record could be made of, by its policy.
-    fn refuse(&mut self, error: ProcessError) -> Option<HaltError> {
-        match error.kind().policy(&self.policies) {
-            ErrorPolicy::Halt => Some(HaltError::Process { error }),
-            ErrorPolicy::Skip => {
+    fn refuse(&mut self, error: ProcessError, commit_time_us: i64) {
+        let policy = error.kind().policy(&self.policies);
+        match (policy, &mut self.dead_letters) {
+            (ErrorPolicy::DeadLetter, Some(dead_letters)) => match dead_letters.of_event(&error, SystemTime::now()) {
+                Ok(record) => {
+                    let reason = error.dead_letter_reason();
+                    tracing::warn!(at = %error.position, reason = reason.label(), error = %error, "event parked");
+                    self.parked = Some(Parked::new(record, commit_time_us, Fate::DeadLettered(reason)));
+                }
+                Err(reason) => self.halt(HaltError::ProcessUnparkable { error, reason }),
+            },
+            (ErrorPolicy::Skip, _) => {
                 let reason = error.kind().skip_reason();
-                let at = self.at().map(|at| at.to_string()).unwrap_or_default();
-                tracing::warn!(at, reason = reason.label(), error = %error, "event skipped");
+                tracing::warn!(at = %error.position, reason = reason.label(), error = %error, "event skipped");
                 self.skip(reason);
-                None
             }
+            (ErrorPolicy::Halt | ErrorPolicy::DeadLetter, _) => self.halt(HaltError::Process { error }),
         }
     }
 
     /// A record that the sink will never take, by its policy.
-    fn reject(&self, error: DeliveryError, at: Option<EventPosition>) -> Option<HaltError> {
-        let at = at.map(|at| at.to_string()).unwrap_or_default();
-        match self.policies.rejected {
-            ErrorPolicy::Halt => Some(HaltError::Rejected { at, error }),
-            ErrorPolicy::Skip => {
-                tracing::warn!(at, reason = SkipReason::Rejected.label(), error = %error, "event skipped");
-                None
+    fn reject(&mut self, mut parked: Parked, refusal: Refusal) {
+        let Some(at) = self.at() else { return };
+        if let Fate::DeadLettered(_) = parked.fate {
+            return self.reject_dead_letter(parked, &at, refusal);
+        }
+        let Refusal { error, attempts } = &refusal;
+        match (self.policies.rejected, &self.dead_letters) {
+            (ErrorPolicy::DeadLetter, Some(dead_letters)) => {
+                let reason = DeadLetterReason::PermanentFailure;
+                tracing::warn!(at = %at, reason = reason.label(), error = %error, "event parked");
+                let letter = dead_letters.of_record(parked.record, error, &at, *attempts, SystemTime::now());
+                let fate = Fate::DeadLettered(reason);
+                parked.refusals.push(refusal);
+                self.parked = Some(Parked {
+                    record: letter,
+                    fate,
+                    ..parked
+                });
+            }
+            (ErrorPolicy::Skip, _) => {
+                let reason = SkipReason::Rejected;
+                tracing::warn!(at = %at, reason = reason.label(), error = %error, "event skipped");
+                self.skip(reason);
+            }
+            (ErrorPolicy::Halt | ErrorPolicy::DeadLetter, _) => {
+                let (at, error) = (at.to_string(), refusal.error);
+                self.halt(HaltError::Rejected { at, error });
+            }
+        }
+    }
+
+    /// A dead letter that its topic does not take: a stop, not a loss.
+    fn reject_dead_letter(&mut self, mut parked: Parked, at: &EventPosition, refusal: Refusal) {
+        let at = at.to_string();
+        match &self.dead_letters {
+            Some(dead_letters) if refusal.error.kind == DeliveryErrorKind::Record(RecordFault::TooLarge) => {
+                match dead_letters.stub(parked.record) {
+                    Ok(stub) => {
+                        tracing::warn!(at, error = %refusal.error, "the dead letter is parked as a stub");
+                        parked.refusals.push(refusal);
+                        self.parked = Some(Parked { record: stub, ..parked });
+                    }
+                    Err(reason) => self.halt(HaltError::Unparkable { at, reason }),
+                }
+            }
+            _ => {
+                let error = refusal.error;
+                self.halt(HaltError::DeadLetter { at, error });
             }
         }
     }
@@ -446,11 +767,16 @@ impl<S: Sink> Relay<S> {
         self.parked = None;
         if let Some(BatchRest {
             end,
+            skipped,
             before: Some(before),
             ..
         }) = self.batch.take()
         {
-            self.ledger.boundary(end.after(&before), SkipCounts::default());
+            let position = end.after(&before);
+            match &mut self.uncommitted {
+                None => self.ledger.boundary(position, skipped),
+                Some(uncommitted) => uncommitted.boundary(position, skipped),
+            }
         }
         self.halted = Some(halt);
     }

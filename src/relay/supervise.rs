@@ -3,6 +3,10 @@
 //! A failed source goes on behind the last batch that it handed over, while the ledger stays: nothing is sent twice. A
 //! failed sink ends a *life*: relay, source and saver end together, and the next life begins at the watermark. The
 //! checkpoint store lives through all of them, and with it the lock that keeps other processes out.
+//!
+//! Where the checkpoint is shared with other machines, a life begins with a claim: the source takes its lock, then older
+//! instances are shut out of the sink and of the store, and only then is the checkpoint read. In another order a stand-by
+//! would shut out the living instance, or go on from a position that is old.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,33 +14,29 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinError;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::checkpoint::file::FileStore;
 use crate::checkpoint::{CheckpointError, CheckpointStore, saver};
-use crate::config::{self, Pipeline};
+use crate::config::{self, OnFenced, Pipeline};
 use crate::position::Position;
-use crate::processor::Chain;
-use crate::sink::SinkError;
-use crate::sink::kafka::KafkaSink;
-use crate::source::mysql::{AcceptedLog, MysqlSource};
-use crate::source::postgres::PostgresSource;
-use crate::source::{BatchSender, LogChannel, OperatorWord, Recovery, Source, SourceError, SourceOptions};
+use crate::processor::{Chain, DeadLetters};
+use crate::sink::{Sink, SinkError};
+use crate::source::{Answer, BatchSender, Claim, LogChannel, OperatorWord, Question, SourceError};
 use crate::telemetry::error_chain;
 use crate::telemetry::status::{PipelineStatus, SourceView, State};
 
 use super::backoff::Backoff;
-use super::in_flight::{Ledger, Limits};
-use super::{End, HaltError, Relay, RelayParts};
+use super::connect::{Connector, say_again, stand_by};
+use super::in_flight::{Ledger, Limits, Unsettled};
+use super::parts::{Parts, PipelineParts};
+use super::{Culprit, End, HaltError, Relay, RelayParts};
 
 /// Batches between source and relay: enough that neither waits for the other's turn.
 const CHANNEL: usize = 2;
-/// A connection that lasted this long was a good one.
-const LASTING: Duration = Duration::from_secs(10);
-/// How often a stand-by looks whether the source is free.
-const STAND_BY: Duration = Duration::from_secs(1);
+/// How long an instance that was fenced twice leaves the field to the other one.
+const FENCED_WAIT: Duration = Duration::from_secs(30);
 
 /// Why a pipeline ended.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +49,10 @@ pub enum PipelineError {
     Checkpoint(#[from] CheckpointError),
     #[error(transparent)]
     Halted(#[from] HaltError),
+    #[error(
+        "the process was stopped for {seconds} s while it was to end; what was not acknowledged is sent again at the next start"
+    )]
+    Suspended { seconds: u64 },
     #[error("a task of the pipeline failed; this is a fault of tailpost")]
     Task(#[from] JoinError),
 }
@@ -73,10 +77,12 @@ pub async fn run(
     stop: CancellationToken,
 ) -> Result<(), PipelineError> {
     let span = tracing::info_span!("pipeline", name = pipeline.name, tenant = pipeline.tenant);
+    let parts = PipelineParts::new(&pipeline, options.state_dir, Arc::clone(&status));
     let supervisor = Supervisor {
-        source: Arc::new(SourceConfig::of(&pipeline)),
+        parts: Arc::new(parts),
         pipeline,
-        options,
+        once: options.once,
+        word: options.word,
         status: Arc::clone(&status),
         stop,
     };
@@ -96,44 +102,115 @@ pub async fn run(
     result
 }
 
-struct Supervisor {
-    pipeline: Pipeline,
-    source: Arc<SourceConfig>,
-    options: RunOptions,
-    status: Arc<PipelineStatus>,
-    stop: CancellationToken,
+/// See the module's text.
+pub(crate) struct Supervisor<P> {
+    pub(crate) parts: Arc<P>,
+    pub(crate) pipeline: Pipeline,
+    /// Stop at the log's end as it is at the start.
+    pub(crate) once: bool,
+    pub(crate) word: OperatorWord,
+    pub(crate) status: Arc<PipelineStatus>,
+    pub(crate) stop: CancellationToken,
 }
 
 /// What one life leaves to the next.
-struct Legacy {
-    store: FileStore,
+struct Legacy<S> {
+    store: S,
     from: Option<Position>,
     word: OperatorWord,
+    /// Events to be sent one by one first.
     single: u64,
+    /// The event that the sink refused when it travelled alone.
+    culprit: Option<Culprit>,
+    /// A commit whose outcome is not known.
+    unsettled: Option<Unsettled>,
 }
 
-impl Supervisor {
-    async fn run(self) -> Result<(), PipelineError> {
-        let source_id = self.pipeline.source.id();
-        let mut store =
-            FileStore::open(&self.options.state_dir, &self.pipeline.name, source_id).map_err(CheckpointError::from)?;
-        let from = store.load().await?;
+/// Why a life ended that another one follows.
+#[derive(Debug, thiserror::Error)]
+enum LifeError {
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    #[error("the process was stopped for {seconds} s, in which another instance may have taken over")]
+    Suspended { seconds: u64 },
+}
+
+impl LifeError {
+    fn can_heal(&self) -> bool {
+        match self {
+            Self::Sink(error) => error.can_heal(),
+            Self::Checkpoint(error) => error.can_heal() || error.is_fenced(),
+            Self::Source(_) | Self::Suspended { .. } => true,
+        }
+    }
+
+    fn is_fenced(&self) -> bool {
+        match self {
+            Self::Sink(error) => error.is_fenced(),
+            Self::Checkpoint(error) => error.is_fenced(),
+            Self::Source(_) | Self::Suspended { .. } => false,
+        }
+    }
+
+    fn part(&self) -> &'static str {
+        match self {
+            Self::Sink(_) => "sink",
+            Self::Checkpoint(_) => "checkpoint store",
+            Self::Source(_) | Self::Suspended { .. } => "pipeline",
+        }
+    }
+}
+
+impl From<LifeError> for PipelineError {
+    fn from(error: LifeError) -> Self {
+        match error {
+            LifeError::Sink(error) => Self::Sink(error),
+            LifeError::Checkpoint(error) => Self::Checkpoint(error),
+            LifeError::Source(error) => Self::Source(error),
+            LifeError::Suspended { seconds } => Self::Suspended { seconds },
+        }
+    }
+}
+
+/// What a life begins with where its source has asked.
+enum Claimed {
+    From(Option<Position>),
+    /// The source ended before it had its lock.
+    SourceEnded,
+    Failed(LifeError),
+}
+
+impl<P: Parts> Supervisor<P> {
+    /// Lives until the pipeline is stopped or cannot go on.
+    pub(crate) async fn run(self) -> Result<(), PipelineError> {
+        let mut store = self.parts.store()?;
         if !self.pipeline.labels.is_empty() || !self.pipeline.annotations.is_empty() {
             let (labels, annotations) = (&self.pipeline.labels, &self.pipeline.annotations);
             tracing::info!(?labels, ?annotations, "pipeline begins");
         }
+        let from = match store.is_shared() {
+            true => None,
+            false => store.load().await?,
+        };
         if let Some(from) = &from {
             tracing::info!(position = %from, "checkpoint read");
         }
         let mut legacy = Legacy {
             store,
             from,
-            word: self.options.word,
+            word: self.word,
             single: 0,
+            culprit: None,
+            unsettled: None,
         };
-        let mut backoff = Backoff::default();
+        let mut backoff = Backoff::new(self.pipeline.restart);
+        let mut fenced_before = false;
         loop {
-            let published = self.status.snapshot().totals.published;
+            let settled = self.status.snapshot().totals.settled();
             let (next, error) = self.live(legacy).await?;
             legacy = next;
             let error = match error {
@@ -141,128 +218,257 @@ impl Supervisor {
                 Some(error) if error.can_heal() && !self.stop.is_cancelled() => error,
                 Some(error) => return Err(error.into()),
             };
-            if self.status.snapshot().totals.published > published {
+            if self.status.snapshot().totals.settled() > settled {
                 backoff.reset();
+                fenced_before = false;
             }
-            self.again("sink", &error_chain(&error), backoff.wait()).await;
+            // Once can be a transaction that took too long; again at once is another instance that is alive.
+            let fenced = error.is_fenced();
+            if fenced && fenced_before {
+                let config::Sink::Kafka(kafka) = &self.pipeline.sink;
+                if kafka.on_fenced == OnFenced::Stop {
+                    return Err(error.into());
+                }
+                stand_by(&self.status, error_chain(&error));
+                self.wait(FENCED_WAIT).await;
+            } else {
+                let wait = backoff.wait();
+                say_again(&self.status, error.part(), &error_chain(&error), wait);
+                self.wait(wait).await;
+            }
+            fenced_before = fenced;
             if self.stop.is_cancelled() {
                 return Ok(());
             }
         }
     }
 
-    /// One life of a sink. Without an error, the pipeline ended as it was asked to.
-    async fn live(&self, legacy: Legacy) -> Result<(Legacy, Option<SinkError>), PipelineError> {
+    /// One life. Without an error, the pipeline ended as it was asked to.
+    async fn live(&self, legacy: Legacy<P::Store>) -> Result<(Legacy<P::Store>, Option<LifeError>), PipelineError> {
         let Legacy {
-            store,
+            mut store,
             from,
             word,
             single,
+            culprit,
+            unsettled,
         } = legacy;
-        let config::Sink::Kafka(kafka) = &self.pipeline.sink;
         let delivery = self.pipeline.delivery;
-        let limits = Limits {
+        let ledger = Ledger::new(Limits {
             events: delivery.max_in_flight_events,
             bytes: delivery.max_in_flight_bytes,
+        });
+        let mut sink = self.parts.sink(ledger.acks())?;
+        let stop = self.stop.child_token();
+        let abandon = CancellationToken::new();
+        let (batch_sender, batches) = mpsc::channel(CHANNEL);
+        let (acked, acked_receiver) = watch::channel(None);
+        let (confirmed_sender, confirmed) = watch::channel(None);
+        let (claim, answer) = match store.is_shared() {
+            false => (Claim::Known { shared: false }, None),
+            true => {
+                let (question, answer) = Question::new();
+                (Claim::Ask(question), Some(answer))
+            }
         };
-        let ledger = Ledger::new(limits);
-        let kafka = Arc::new(kafka.clone());
-        let sink =
-            KafkaSink::new(kafka, limits.events, ledger.acks(), Arc::clone(&self.status)).map_err(SinkError::from)?;
+        let log = LogChannel {
+            batches: BatchSender::new(batch_sender, from.clone()),
+            confirmed,
+            stop: stop.clone(),
+            claim,
+            view: SourceView::new(Arc::clone(&self.status)),
+        };
+        let connector = Connector {
+            parts: Arc::clone(&self.parts),
+            stall_timeout: delivery.stall_timeout,
+            progress_timeout: delivery.progress_timeout,
+            once: self.once,
+            word,
+            again: self.status.snapshot().saved.is_some(),
+            restart: self.pipeline.restart,
+            status: Arc::clone(&self.status),
+        };
+        let here = tracing::Span::current();
+        let source = tokio::spawn({
+            let (stop, abandon) = (stop.clone(), abandon.clone());
+            let connecting = connector.run(log);
+            async move {
+                let ended = connecting.await;
+                // A source that cannot go on ends the life: what is in flight has the drain's time, unless it is another
+                // instance's to send by now.
+                match &ended.0 {
+                    Ok(()) => {}
+                    Err(SourceError::TakenOver(_)) => abandon.cancel(),
+                    Err(_) => stop.cancel(),
+                }
+                ended
+            }
+            .instrument(here.clone())
+        });
+        let from = match answer {
+            None => Claimed::From(from),
+            Some(answer) => {
+                self.claim(answer, &mut sink, &mut store, unsettled.as_ref(), &stop)
+                    .await
+            }
+        };
+        let from = match from {
+            Claimed::From(from) => from,
+            Claimed::SourceEnded => {
+                let (ended, word) = source.await?;
+                close(sink).await;
+                let legacy = Legacy {
+                    store,
+                    from: None,
+                    word,
+                    single,
+                    culprit,
+                    unsettled,
+                };
+                return match ended {
+                    Err(error @ SourceError::TakenOver(_)) => Ok((legacy, Some(error.into()))),
+                    ended => ended.map(|()| (legacy, None)).map_err(Into::into),
+                };
+            }
+            Claimed::Failed(error) => {
+                let (ended, word) = source.await?;
+                close(sink).await;
+                match ended {
+                    // A lock that was lost meanwhile is taken anew by the next life too.
+                    Ok(()) | Err(SourceError::TakenOver(_)) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                let legacy = Legacy {
+                    store,
+                    from: None,
+                    word,
+                    single,
+                    culprit,
+                    unsettled,
+                };
+                return Ok((legacy, Some(error)));
+            }
+        };
+        let overtakable = store.is_shared() && !sink.commits();
         let relay = Relay::new(RelayParts {
             chain: Chain::new(&self.pipeline),
+            dead_letters: DeadLetters::new(&self.pipeline),
             sink,
             ledger,
             policies: self.pipeline.errors,
             delivery,
             status: Arc::clone(&self.status),
             single,
+            culprit,
             counted: self.status.snapshot().totals.in_flight(),
+            overtakable,
         });
-        let stop = self.stop.child_token();
-        let (batch_sender, batches) = mpsc::channel(CHANNEL);
-        let (acked, acked_receiver) = watch::channel(None);
-        let (confirmed_sender, confirmed) = watch::channel(None);
-        let log = LogChannel {
-            batches: BatchSender::new(batch_sender, from.clone()),
-            confirmed,
-            stop: stop.clone(),
-            view: SourceView::new(Arc::clone(&self.status)),
-        };
-        let connector = Connector {
-            config: Arc::clone(&self.source),
-            stall_timeout: delivery.stall_timeout,
-            once: self.options.once,
-            word,
-            again: self.status.snapshot().saved.is_some(),
-            status: Arc::clone(&self.status),
-        };
-        let here = tracing::Span::current();
         let last_acked = acked.subscribe();
-        let source = tokio::spawn({
-            let stop = stop.clone();
-            let connecting = connector.run(log);
-            async move {
-                let ended = connecting.await;
-                // A source that cannot go on ends the life: what is in flight has the drain's time.
-                if ended.0.is_err() {
-                    stop.cancel();
-                }
-                ended
-            }
-            .instrument(here.clone())
-        });
         let saver =
             saver::run(store, acked_receiver, confirmed_sender, Arc::clone(&self.status)).instrument(here.clone());
         let saver = tokio::spawn({
-            let stop = stop.clone();
+            let (stop, abandon) = (stop.clone(), abandon.clone());
             async move {
-                let result = saver.await;
+                let (store, result) = saver.await;
                 // A saver that gave up ends the life: nothing could be confirmed any more.
-                stop.cancel();
-                result
+                match &result {
+                    Err(error) if error.is_fenced() => abandon.cancel(),
+                    _ => stop.cancel(),
+                }
+                (store, result)
             }
         });
-        let relay = tokio::spawn(relay.run(batches, acked, stop.clone()).instrument(here));
+        let relay = tokio::spawn(relay.run(batches, acked, stop.clone(), abandon).instrument(here));
         let end = relay.await;
         stop.cancel();
         let (saver, source) = (saver.await, source.await);
         let (store, saved) = saver?;
         let (source_ended, word) = source?;
-        let from = last_acked.borrow().clone().or(from);
-        saved?;
-        match end? {
-            End::Halted(halt) => Err(halt.into()),
-            End::SinkFailed { error, single } => {
-                // What the source said matters more than a sink that can be made anew.
-                source_ended?;
-                Ok((
-                    Legacy {
-                        store,
-                        from,
-                        word,
-                        single,
-                    },
-                    Some(error),
-                ))
+        let mut legacy = Legacy {
+            store,
+            from: last_acked.borrow().clone().or(from),
+            word,
+            single: 0,
+            culprit: None,
+            unsettled: None,
+        };
+        let mut end = end?;
+        if let End::SinkFailed { unsettled, .. } | End::Abandoned { unsettled } = &mut end {
+            legacy.unsettled = unsettled.take();
+        }
+        let unsaved = match saved {
+            Ok(()) => None,
+            Err(error) if error.is_fenced() => return Ok((legacy, Some(error.into()))),
+            // The next life tries again, and knows what this one found out.
+            Err(error) if error.can_heal() => Some(LifeError::from(error)),
+            Err(error) => return Err(error.into()),
+        };
+        if let End::Halted(halt) = end {
+            return Err(halt.into());
+        }
+        // What the source said matters more than a sink that can be made anew.
+        match source_ended {
+            Ok(()) => {}
+            Err(error @ SourceError::TakenOver(_)) => return Ok((legacy, Some(error.into()))),
+            Err(error) => return Err(error.into()),
+        }
+        match end {
+            End::SinkFailed {
+                error, single, culprit, ..
+            } => {
+                legacy.single = single;
+                legacy.culprit = culprit;
+                Ok((legacy, Some(error.into())))
             }
-            End::Drained => {
-                source_ended?;
-                Ok((
-                    Legacy {
-                        store,
-                        from,
-                        word,
-                        single: 0,
-                    },
-                    None,
-                ))
-            }
+            End::Suspended { seconds } => Ok((legacy, Some(LifeError::Suspended { seconds }))),
+            End::Drained | End::Abandoned { .. } | End::Halted(_) => Ok((legacy, unsaved)),
         }
     }
 
-    async fn again(&self, what: &'static str, reason: &str, wait: Duration) {
-        say_again(&self.status, what, reason, wait);
+    /// Waits until the source has its lock, shuts older instances out, and reads the checkpoint.
+    async fn claim(
+        &self,
+        answer: Answer,
+        sink: &mut P::Sink,
+        store: &mut P::Store,
+        unsettled: Option<&Unsettled>,
+        stop: &CancellationToken,
+    ) -> Claimed {
+        if !answer.asked().await {
+            return Claimed::SourceEnded;
+        }
+        let claiming = async {
+            sink.claim().await?;
+            Ok::<_, LifeError>(store.load().await?)
+        };
+        let loaded = tokio::select! {
+            biased; // a stop ends the wait for a broker, as does a source that cannot go on
+            () = stop.cancelled() => return Claimed::SourceEnded,
+            // One that lost its lock cannot either: the claim would shut out whoever has it now.
+            () = answer.unwanted() => return Claimed::SourceEnded,
+            loaded = claiming => loaded,
+        };
+        let from = match loaded {
+            Ok(from) => from,
+            Err(error) => {
+                // Before the question fails, which the source would take for a reason to connect again.
+                stop.cancel();
+                return Claimed::Failed(error);
+            }
+        };
+        match &from {
+            Some(from) => tracing::info!(position = %from, "checkpoint read"),
+            None => tracing::info!("there is no checkpoint yet"),
+        }
+        if let Some(unsettled) = unsettled.filter(|unsettled| Some(&unsettled.position) == from.as_ref()) {
+            tracing::info!("the commit whose outcome was not known has gone through");
+            self.status.settled(&unsettled.progress());
+        }
+        answer.give(from.clone());
+        Claimed::From(from)
+    }
+
+    async fn wait(&self, wait: Duration) {
         tokio::select! {
             biased; // a stop ends the wait
             () = self.stop.cancelled() => {}
@@ -271,128 +477,8 @@ impl Supervisor {
     }
 }
 
-fn say_again(status: &PipelineStatus, what: &'static str, reason: &str, wait: Duration) {
-    status.count(|totals| totals.restarts += 1);
-    let news = status.snapshot().state
-        != State::Waiting {
-            reason: reason.to_owned(),
-        };
-    if news {
-        tracing::warn!(error = %reason, wait_ms = wait.as_millis(), "{what} is started again");
-    } else {
-        tracing::debug!(error = %reason, wait_ms = wait.as_millis(), "{what} is started again");
-    }
-    status.enter(State::Waiting {
-        reason: reason.to_owned(),
-    });
-}
-
-/// A source as its file has it, from which each connection is made anew.
-#[derive(Debug)]
-enum SourceConfig {
-    Postgres(Arc<config::Postgres>),
-    Mysql {
-        config: Arc<config::Mysql>,
-        pipeline: String,
-        accepted: AcceptedLog,
-    },
-}
-
-impl SourceConfig {
-    fn of(pipeline: &Pipeline) -> Self {
-        match &pipeline.source {
-            config::Source::Postgres(source) => Self::Postgres(Arc::new(source.as_ref().clone())),
-            config::Source::Mysql(source) => Self::Mysql {
-                config: Arc::new(source.as_ref().clone()),
-                pipeline: pipeline.name.clone(),
-                accepted: AcceptedLog::default(),
-            },
-        }
-    }
-
-    /// Runs the source over one connection, behind the last batch handed over.
-    async fn run(&self, options: SourceOptions, log: &mut LogChannel) -> Result<(), SourceError> {
-        let from = log.batches.last().cloned();
-        match self {
-            Self::Postgres(config) => PostgresSource::new(Arc::clone(config), options).run(from, log).await,
-            Self::Mysql {
-                config,
-                pipeline,
-                accepted,
-            } => {
-                MysqlSource::new(Arc::clone(config), pipeline, options, accepted.clone())
-                    .run(from, log)
-                    .await
-            }
-        }
-    }
-}
-
-/// Keeps the source connected for one life.
-struct Connector {
-    config: Arc<SourceConfig>,
-    stall_timeout: Duration,
-    once: bool,
-    word: OperatorWord,
-    /// Connected before, in a former life.
-    again: bool,
-    status: Arc<PipelineStatus>,
-}
-
-impl Connector {
-    /// Ends with the source's own end, or with what cannot heal; gives back the operator's word if it was not used yet.
-    async fn run(mut self, mut log: LogChannel) -> (Result<(), SourceError>, OperatorWord) {
-        let first = log.batches.last().cloned();
-        let mut backoff = Backoff::default();
-        let mut again = self.again;
-        loop {
-            let options = SourceOptions {
-                stall_timeout: self.stall_timeout,
-                once: self.once,
-                word: self.word,
-                again,
-            };
-            let begun = Instant::now();
-            let streams = self.status.streams();
-            let result = self.config.run(options, &mut log).await;
-            if log.batches.last() != first.as_ref() || self.status.streams() > streams {
-                // The word was for one start, and the server has accepted it.
-                self.word = OperatorWord::Nothing;
-                again = true;
-            }
-            let ending = log.stop.is_cancelled() || log.batches.is_closed();
-            let error = match result {
-                Err(error) if error.recovery() != Recovery::Halt && !ending => error,
-                Err(error) if error.recovery() != Recovery::Halt => {
-                    tracing::debug!(error = %error_chain(&error), "the source failed while it was stopped");
-                    return (Ok(()), self.word);
-                }
-                end => return (end, self.word),
-            };
-            // A connection that ends as soon as it is made must not be made again at once, over and over.
-            if self.status.snapshot().state == State::Streaming && begun.elapsed() >= LASTING {
-                backoff.reset();
-            }
-            let reason = error_chain(&error);
-            let wait = match error.recovery() {
-                Recovery::RetryWhenThereIsRoom => Duration::ZERO,
-                Recovery::StandBy => STAND_BY,
-                Recovery::Retry | Recovery::Halt => backoff.wait(),
-            };
-            if error.recovery() == Recovery::StandBy {
-                let state = State::StandBy { reason: reason.clone() };
-                if self.status.snapshot().state != state {
-                    tracing::warn!(reason = %reason, "standing by");
-                }
-                self.status.enter(state);
-            } else {
-                say_again(&self.status, "source", &reason, wait);
-            }
-            tokio::select! {
-                biased; // a stop ends the wait
-                () = log.stop.cancelled() => return (Ok(()), self.word),
-                () = sleep(wait) => {}
-            }
-        }
+async fn close(sink: impl Sink) {
+    if let Err(error) = sink.close(tokio::time::Instant::now()).await {
+        tracing::debug!(error = %error_chain(&error), "sink closed");
     }
 }

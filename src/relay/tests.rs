@@ -7,9 +7,11 @@ use std::sync::Mutex;
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
+mod transactions;
+
 use super::in_flight::{Acks, Limits, Seq};
 use super::*;
-use crate::config::{self, Pipeline};
+use crate::config::{self, DeadLetter, OversizedDeadLetter, Pipeline};
 use crate::event::{Change, LogMessage, Selection};
 use crate::position::{EventPosition, Lsn, Partial, PostgresEventPosition, PostgresPosition};
 use crate::sink::KafkaSinkError;
@@ -20,6 +22,12 @@ struct Script {
     sent: Vec<(Seq, String)>,
     /// Records that are given back first.
     not_ready: Vec<String>,
+    /// Records that are given back until what was taken before is committed.
+    commit_first: Vec<String>,
+    /// Records that are given back for good.
+    rejected: Vec<(String, RecordFault)>,
+    commits: bool,
+    committing: Vec<(Seq, Position)>,
     ready: VecDeque<Result<(), SinkError>>,
 }
 
@@ -27,12 +35,31 @@ struct Script {
 struct ScriptedSink(Arc<Mutex<Script>>);
 
 impl Sink for ScriptedSink {
+    fn commits(&self) -> bool {
+        self.0.lock().unwrap().commits
+    }
+
+    fn commit(&mut self, seq: Seq, position: &Position) {
+        self.0.lock().unwrap().committing.push((seq, position.clone()));
+    }
+
     fn send(&mut self, seq: Seq, record: Record) -> Result<(), SendError> {
         let mut script = self.0.lock().unwrap();
-        let key = String::from_utf8(record.key.clone().unwrap().to_vec()).unwrap();
+        let key = label(&record);
+        let fault = script.rejected.iter().find(|(rejected, _)| *rejected == key);
+        if let Some((_, fault)) = fault {
+            return Err(SendError::Rejected(
+                Box::new(record),
+                refused(DeliveryErrorKind::Record(*fault)),
+            ));
+        }
         if let Some(index) = script.not_ready.iter().position(|waiting| *waiting == key) {
             script.not_ready.remove(index);
             return Err(SendError::NotReady(Box::new(record)));
+        }
+        if let Some(index) = script.commit_first.iter().position(|waiting| *waiting == key) {
+            script.commit_first.remove(index);
+            return Err(SendError::CommitFirst(Box::new(record)));
         }
         script.sent.push((seq, key));
         Ok(())
@@ -51,6 +78,17 @@ impl Sink for ScriptedSink {
     }
 }
 
+/// The event's number as its key has it; of a dead letter or a stub with that word before it.
+fn label(record: &Record) -> String {
+    let number = std::str::from_utf8(record.key.as_ref().unwrap()).unwrap();
+    let is_stub = record.headers.iter().any(|header| &*header.name == "tailpost-dlq-stub");
+    match &*record.topic {
+        "dead" if is_stub => format!("stub {number}"),
+        "dead" => format!("letter {number}"),
+        _ => number.to_owned(),
+    }
+}
+
 struct Bench {
     sink: ScriptedSink,
     acks: Acks,
@@ -58,6 +96,7 @@ struct Bench {
     acked: watch::Receiver<Option<Position>>,
     stop: CancellationToken,
     status: Arc<PipelineStatus>,
+    interval: Duration,
     relay: JoinHandle<End>,
 }
 
@@ -80,28 +119,58 @@ fn load(path: &Path) -> Pipeline {
 }
 
 fn start(errors: &str, single: u64, script: Script) -> Bench {
-    let pipeline = pipeline(errors);
+    start_behind(errors, single, None, script)
+}
+
+/// A life that follows one which found the culprit.
+fn start_behind(errors: &str, single: u64, culprit: Option<Culprit>, script: Script) -> Bench {
+    start_pipeline(&pipeline(errors), single, culprit, script)
+}
+
+/// With dead letters.
+fn start_parking(
+    errors: ErrorPolicies,
+    oversized: OversizedDeadLetter,
+    life: (u64, Option<Culprit>),
+    script: Script,
+) -> Bench {
+    let dead_letter = DeadLetter {
+        topic: "dead".to_owned(),
+        oversized,
+    };
+    let pipeline = Pipeline {
+        errors,
+        dead_letter: Some(dead_letter),
+        ..pipeline("")
+    };
+    start_pipeline(&pipeline, life.0, life.1, script)
+}
+
+fn start_pipeline(pipeline: &Pipeline, single: u64, culprit: Option<Culprit>, script: Script) -> Bench {
     let ledger = Ledger::new(Limits {
         events: 100,
         bytes: u64::MAX,
     });
     let acks = ledger.acks();
-    let status = PipelineStatus::new(&pipeline);
+    let status = PipelineStatus::new(pipeline);
     let sink = ScriptedSink(Arc::new(Mutex::new(script)));
     let relay = Relay::new(RelayParts {
-        chain: Chain::new(&pipeline),
+        chain: Chain::new(pipeline),
+        dead_letters: DeadLetters::new(pipeline),
         sink: sink.clone(),
         ledger,
         policies: pipeline.errors,
         delivery: pipeline.delivery,
         status: Arc::clone(&status),
         single,
+        culprit,
         counted: 0,
+        overtakable: false,
     });
     let (sender, receiver) = mpsc::channel(4);
     let (acked_sender, acked) = watch::channel(None);
     let stop = CancellationToken::new();
-    let relay = tokio::spawn(relay.run(receiver, acked_sender, stop.clone()));
+    let relay = tokio::spawn(relay.run(receiver, acked_sender, stop.clone(), CancellationToken::new()));
     Bench {
         sink,
         acks,
@@ -109,6 +178,7 @@ fn start(errors: &str, single: u64, script: Script) -> Bench {
         acked,
         stop,
         status,
+        interval: pipeline.delivery.transaction_interval,
         relay,
     }
 }
@@ -174,11 +244,16 @@ impl Bench {
     }
 
     fn last_acked(&self) -> Option<u64> {
-        let Some(Position::Postgres(position)) = self.acked.borrow().clone() else {
-            panic!("nothing is acked")
-        };
-        position.partial.map(|partial| partial.change.0)
+        change(&self.acked.borrow().clone().expect("a position"))
     }
+}
+
+/// The change that a position stands behind; None: at the transaction's end.
+fn change(position: &Position) -> Option<u64> {
+    let Position::Postgres(position) = position else {
+        panic!("{position} is of another database")
+    };
+    position.partial.map(|partial| partial.change.0)
 }
 
 fn refused(kind: DeliveryErrorKind) -> DeliveryError {
@@ -241,7 +316,9 @@ async fn a_refused_batch_is_sent_singly_from_the_last_boundary_on() {
     bench.acks.acked(Seq(0));
     // The others of the batch are told only that another one was refused.
     bench.acks.failed(Seq(1), refused(DeliveryErrorKind::Unavailable));
-    bench.acks.failed(Seq(2), refused(DeliveryErrorKind::Record));
+    bench
+        .acks
+        .failed(Seq(2), refused(DeliveryErrorKind::Record(RecordFault::Refused)));
     bench.acks.failed(Seq(3), refused(DeliveryErrorKind::Unavailable));
     let End::SinkFailed { single, .. } = bench.relay.await.unwrap() else {
         panic!("the sink failed")
@@ -270,7 +347,9 @@ async fn what_was_refused_is_waited_for_when_the_sink_breaks_first() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
-    bench.acks.failed(Seq(0), refused(DeliveryErrorKind::Record));
+    bench
+        .acks
+        .failed(Seq(0), refused(DeliveryErrorKind::Record(RecordFault::Refused)));
     bench.acks.failed(Seq(1), refused(DeliveryErrorKind::Unavailable));
     let End::SinkFailed { single, .. } = bench.relay.await.unwrap() else {
         panic!("the sink failed")
@@ -279,35 +358,49 @@ async fn what_was_refused_is_waited_for_when_the_sink_breaks_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_culprit_that_travels_alone_follows_the_policy() {
+async fn the_culprit_that_travels_alone_is_left_to_the_next_life() {
     let bench = start("rejected: skip", 3, Script::default());
     bench.give(batch(1..=3, None)).await;
     assert_eq!(bench.sent(1).await, ["1"]);
     bench.acks.acked(Seq(0));
     assert_eq!(bench.sent(2).await, ["1", "2"]);
-    bench.acks.failed(Seq(1), refused(DeliveryErrorKind::Record));
-    let Bench {
-        relay,
-        acked,
-        status,
-        sink,
-        ..
-    } = bench;
-    let End::SinkFailed { single, .. } = relay.await.unwrap() else {
+    bench
+        .acks
+        .failed(Seq(1), refused(DeliveryErrorKind::Record(RecordFault::Refused)));
+    let Bench { relay, acked, sink, .. } = bench;
+    let End::SinkFailed { single, culprit, .. } = relay.await.unwrap() else {
         panic!("the sink is spent")
     };
     assert_eq!(single, 1);
     assert_eq!(sink.0.lock().unwrap().sent.len(), 2, "nothing travelled beside it");
+    assert_eq!(culprit.map(|culprit| culprit.at), Some(event(2, true).position));
     let Some(Position::Postgres(position)) = acked.borrow().clone() else {
         panic!("a position")
     };
     assert_eq!(
         position.partial.map(|partial| partial.change),
-        Some(Lsn(2)),
-        "the next life goes on behind it"
+        Some(Lsn(1)),
+        "the next life begins with it"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_former_life_found_to_be_the_culprit_follows_the_policy_in_its_place() {
+    let culprit = Culprit {
+        at: event(2, true).position,
+        refusals: vec![Refusal {
+            error: refused(DeliveryErrorKind::Record(RecordFault::Refused)),
+            attempts: 2,
+        }],
+    };
+    let mut bench = start_behind("rejected: skip", 0, Some(culprit), Script::default());
+    bench.give(batch(1..=3, None)).await;
+    assert_eq!(bench.sent(2).await, ["1", "3"]);
+    bench.acks.acked(Seq(0));
+    bench.acks.acked(Seq(1));
+    assert_eq!(bench.acked_change().await, None);
     assert_eq!(
-        status.snapshot().totals.skipped,
+        bench.status.snapshot().totals.skipped,
         SkipCounts::from([(SkipReason::Rejected, 1)])
     );
 }
@@ -317,7 +410,9 @@ async fn the_culprit_that_travels_alone_halts_by_default() {
     let bench = start("", 1, Script::default());
     bench.give(batch(1..=1, None)).await;
     bench.sent(1).await;
-    bench.acks.failed(Seq(0), refused(DeliveryErrorKind::Record));
+    bench
+        .acks
+        .failed(Seq(0), refused(DeliveryErrorKind::Record(RecordFault::Refused)));
     assert!(matches!(bench.relay.await.unwrap(), End::Halted(_)));
     assert!(bench.acked.borrow().is_none());
 }
@@ -326,7 +421,10 @@ async fn the_culprit_that_travels_alone_halts_by_default() {
 async fn a_record_that_the_sink_will_never_take_is_rejected_in_its_place() {
     let script = Script {
         not_ready: vec!["2".to_owned()],
-        ready: [Err(SinkError::Delivery(refused(DeliveryErrorKind::Record)))].into(),
+        ready: [Err(SinkError::Delivery(refused(DeliveryErrorKind::Record(
+            RecordFault::Refused,
+        ))))]
+        .into(),
         ..Script::default()
     };
     let mut bench = start("rejected: skip", 0, script);
@@ -347,4 +445,188 @@ async fn a_stop_waits_for_what_is_in_flight_no_longer_than_the_drain_may_take() 
     bench.batches.take();
     assert!(matches!(bench.relay.await.unwrap(), End::Drained));
     assert!(bench.acked.borrow().is_none(), "one of the batch was not acked");
+}
+
+const PARK: ErrorPolicies = ErrorPolicies {
+    invalid: ErrorPolicy::DeadLetter,
+    unroutable: ErrorPolicy::DeadLetter,
+    rejected: ErrorPolicy::DeadLetter,
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_takes_the_place_of_its_event_and_is_waited_for() {
+    let script = Script {
+        rejected: vec![("4".to_owned(), RecordFault::TooLarge)],
+        ..Script::default()
+    };
+    let mut bench = start_parking(PARK, OversizedDeadLetter::Halt, (0, None), script);
+    bench.give(batch(1..=5, Some(2))).await;
+    assert_eq!(bench.sent(5).await, ["1", "letter 2", "3", "letter 4", "5"]);
+    for seq in [0, 2, 3, 4] {
+        bench.acks.acked(Seq(seq));
+    }
+    bench.batches.take();
+    tokio::task::yield_now().await;
+    assert!(
+        bench.acked.borrow().is_none(),
+        "the dead letter of the second is not acked"
+    );
+    bench.acks.acked(Seq(1));
+    assert_eq!(bench.acked_change().await, None);
+    let totals = bench.status.snapshot().totals;
+    assert_eq!((totals.received, totals.published, totals.in_flight()), (5, 3, 0));
+    let parked = [("permanent_failure", 1), ("poison_message", 1)];
+    assert_eq!(totals.dead_lettered, parked.into());
+}
+
+/// One life after another until one ends otherwise than by its sink: the labels of what each sent, and that end. Three
+/// events, the second of them invalid if that is said; what has one of the labels in `refuses` is too large, by the
+/// report of a delivery, and what is in flight with it fails too.
+async fn lives(
+    errors: ErrorPolicies,
+    oversized: OversizedDeadLetter,
+    invalid: bool,
+    refuses: &[&str],
+) -> (Vec<Vec<String>>, End) {
+    let (mut lives, mut life, mut first) = (Vec::new(), (0, None), 1);
+    loop {
+        assert!(lives.len() < 10, "it comes to no end: {lives:?}");
+        let mut bench = start_parking(errors, oversized, life, Script::default());
+        bench.give(batch(first..=3, invalid.then_some(2))).await;
+        bench.batches.take();
+        let mut answered = 0;
+        while !bench.relay.is_finished() {
+            let sent = bench.sink.0.lock().unwrap().sent.clone();
+            let refused_here = |label: &String| refuses.contains(&label.as_str());
+            let fails = sent[answered..].iter().any(|(_, label)| refused_here(label));
+            for (seq, label) in &sent[answered..] {
+                let kind = match refused_here(label) {
+                    true => DeliveryErrorKind::Record(RecordFault::TooLarge),
+                    false => DeliveryErrorKind::Unavailable,
+                };
+                match fails {
+                    true => bench.acks.failed(*seq, refused(kind)),
+                    false => bench.acks.acked(*seq),
+                }
+            }
+            answered = sent.len();
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let sent = bench.sink.0.lock().unwrap().sent.clone();
+        lives.push(sent.into_iter().map(|(_, label)| label).collect());
+        if let Some(Position::Postgres(position)) = bench.acked.borrow().as_ref() {
+            first = position.partial.map_or(4, |partial| partial.change.0 + 1);
+        }
+        match bench.relay.await.unwrap() {
+            End::SinkFailed { single, culprit, .. } => life = (single, culprit),
+            end => return (lives, end),
+        }
+    }
+}
+
+fn halted(end: End) -> String {
+    match end {
+        End::Halted(error) => error.to_string(),
+        end => panic!("it does not halt: {end:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_was_refused_in_its_batch_is_parked_and_the_others_go_on() {
+    let (lives, end) = lives(PARK, OversizedDeadLetter::Halt, false, &["2"]).await;
+    assert!(matches!(end, End::Drained), "{end:?}");
+    assert_eq!(lives, [vec!["1", "2", "3"], vec!["1", "2"], vec!["letter 2", "3"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_that_was_refused_halts_and_is_not_sent_for_ever() {
+    let (lives, end) = lives(PARK, OversizedDeadLetter::Halt, false, &["2", "letter 2"]).await;
+    let error = halted(end);
+    assert!(error.contains("too large for topic `dead` too"), "{error}");
+    assert_eq!(lives, [vec!["1", "2", "3"], vec!["1", "2"], vec!["letter 2"], vec![]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_that_was_refused_is_parked_as_a_stub_where_that_is_wanted() {
+    let (lives, end) = lives(PARK, OversizedDeadLetter::Stub, false, &["2", "letter 2"]).await;
+    assert!(matches!(end, End::Drained), "{end:?}");
+    assert_eq!(
+        lives,
+        [
+            vec!["1", "2", "3"],
+            vec!["1", "2"],
+            vec!["letter 2"],
+            vec!["stub 2", "3"]
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stub_that_was_refused_halts() {
+    let refuses = ["2", "letter 2", "stub 2"];
+    let (lives, end) = lives(PARK, OversizedDeadLetter::Stub, false, &refuses).await;
+    let error = halted(end);
+    assert!(error.contains("does not even take a stub"), "{error}");
+    assert_eq!(lives.len(), 5, "{lives:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_of_an_invalid_event_that_was_refused_follows_no_policy_of_records() {
+    for rejected in [ErrorPolicy::Skip, ErrorPolicy::Halt, ErrorPolicy::DeadLetter] {
+        let errors = ErrorPolicies { rejected, ..PARK };
+        let (lives, end) = lives(errors, OversizedDeadLetter::Halt, true, &["letter 2"]).await;
+        let error = halted(end);
+        assert!(error.contains("too large for topic `dead` too"), "{error}");
+        assert_eq!(lives, [vec!["1", "letter 2", "3"], vec!["1", "letter 2"], vec![]]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_that_its_topic_never_takes_halts_in_its_place() {
+    for (fault, text) in [
+        (RecordFault::Refused, "the event would be lost"),
+        (RecordFault::UnknownTopic, "the event would be lost"),
+        (RecordFault::TooLarge, "does not even take a stub"),
+    ] {
+        let script = Script {
+            rejected: vec![("letter 2".to_owned(), fault), ("stub 2".to_owned(), fault)],
+            ..Script::default()
+        };
+        let bench = start_parking(PARK, OversizedDeadLetter::Stub, (0, None), script);
+        bench.give(batch(1..=3, Some(2))).await;
+        bench.sent(1).await;
+        bench.acks.acked(Seq(0));
+        let Bench { relay, acked, sink, .. } = bench;
+        let error = halted(relay.await.unwrap());
+        assert!(error.contains(text), "{error}");
+        assert_eq!(sink.0.lock().unwrap().sent.len(), 1);
+        let Some(Position::Postgres(position)) = acked.borrow().clone() else {
+            panic!("a position")
+        };
+        assert_eq!(position.partial.map(|partial| partial.change), Some(Lsn(1)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_culprit_that_was_not_come_to_is_left_to_the_next_life_again() {
+    let known = Culprit {
+        at: event(3, true).position,
+        refusals: vec![Refusal {
+            error: refused(DeliveryErrorKind::Record(RecordFault::TooLarge)),
+            attempts: 2,
+        }],
+    };
+    let bench = start_parking(
+        PARK,
+        OversizedDeadLetter::Halt,
+        (1, Some(known.clone())),
+        Script::default(),
+    );
+    bench.give(batch(1..=3, None)).await;
+    bench.sent(1).await;
+    bench.acks.failed(Seq(0), refused(DeliveryErrorKind::Unavailable));
+    let End::SinkFailed { culprit, .. } = bench.relay.await.unwrap() else {
+        panic!("the sink failed")
+    };
+    assert_eq!(culprit, Some(known));
 }

@@ -6,6 +6,7 @@ use std::future::Future;
 
 use tokio::time::Instant;
 
+use crate::position::Position;
 use crate::record::Record;
 use crate::relay::in_flight::Seq;
 
@@ -15,7 +16,29 @@ pub use kafka::KafkaSinkError;
 ///
 /// Each seq that [`Sink::send`] took is reported exactly once to the [`Acks`](crate::relay::in_flight::Acks) that the
 /// sink was made with: acked when the record is durable, failed otherwise. A report that is never made is no ack.
+///
+/// A sink that [commits](Sink::commits) makes records durable in transactions: what it took is acked by the commit that
+/// follows, with the position behind it, or not at all.
 pub trait Sink: Send + 'static {
+    /// Sees to it that no older instance of the pipeline can deliver anything any more, where the target has a way to.
+    /// Called once, before anything is sent, by an instance that holds the source's lock: else a stand-by would end the
+    /// living one's work.
+    ///
+    /// # Errors
+    /// The sink is of no use; a new one may be.
+    fn claim(&mut self) -> impl Future<Output = Result<(), SinkError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
+    /// Whether records become durable only by [`Sink::commit`].
+    fn commits(&self) -> bool {
+        false
+    }
+
+    /// Begins to make durable what was taken since the last commit, together with the position behind it, whose seq is
+    /// reported like a record's. Until [`Sink::ready`] says so, nothing more is taken.
+    fn commit(&mut self, _seq: Seq, _position: &Position) {}
+
     /// Takes the record, or gives it back.
     ///
     /// # Errors
@@ -37,8 +60,11 @@ pub trait Sink: Send + 'static {
 pub enum SendError {
     /// No room, or something must be learnt first: wait for [`Sink::ready`], then send it again before any other.
     NotReady(Box<Record>),
+    /// The same, of a sink that commits, which may take long over it: what was taken is to be committed before, so that
+    /// readers are not held back by an open transaction meanwhile.
+    CommitFirst(Box<Record>),
     /// This record can never be delivered.
-    Rejected(DeliveryError),
+    Rejected(Box<Record>, DeliveryError),
 }
 
 /// A delivery that failed, or cannot be tried.
@@ -53,11 +79,40 @@ pub struct DeliveryError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryErrorKind {
     /// The record, or one that it travelled with, is not acceptable.
-    Record,
+    Record(RecordFault),
     /// The target is not there yet or any more; it can come back.
     Unavailable,
+    /// Another instance of the pipeline, or a target that lost patience, ended this one's right to write.
+    Fenced,
     /// The target refuses us: a person must act.
     Refused,
+}
+
+/// What a target has against a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordFault {
+    TooLarge,
+    /// Its topic does not exist, or cannot by its name.
+    UnknownTopic,
+    /// Anything else.
+    Refused,
+}
+
+impl RecordFault {
+    /// The word in a dead letter's headers.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::TooLarge => "too_large",
+            Self::UnknownTopic => "unknown_topic",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl DeliveryErrorKind {
+    pub fn is_record(self) -> bool {
+        matches!(self, Self::Record(_))
+    }
 }
 
 /// Why a sink ended.
@@ -71,6 +126,14 @@ pub enum SinkError {
 }
 
 impl SinkError {
+    /// Whether another instance of the pipeline, or a broker that lost patience, ended this one's right to write.
+    pub fn is_fenced(&self) -> bool {
+        match self {
+            Self::Kafka(error) => matches!(error, KafkaSinkError::Fenced { .. }),
+            Self::Delivery(error) => error.kind == DeliveryErrorKind::Fenced,
+        }
+    }
+
     /// Whether a new sink can do better without a person.
     pub fn can_heal(&self) -> bool {
         match self {

@@ -11,9 +11,11 @@ mod tls;
 mod transport;
 
 use std::future::Future;
+use std::mem;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::event::ChangeEvent;
@@ -27,15 +29,15 @@ pub use tls::TlsSetupError;
 
 /// Tails one database's log.
 pub trait Source: Send + 'static {
-    /// Streams from `from` (None: the first start) until stopped, or until the log's end where the source was told to
-    /// end there.
+    /// Takes its lock, asks [`LogChannel::begin`] where to go on, and streams from there until stopped, or until the log's
+    /// end where the source was told to end there.
     ///
     /// When it ends without an error it closes [`LogChannel::batches`], waits until [`LogChannel::confirmed`] is closed
     /// too, and confirms what was saved last.
     ///
     /// # Errors
     /// [`SourceError::recovery`] says whether another run from the last position handed over can go on.
-    fn run(self, from: Option<Position>, log: &mut LogChannel) -> impl Future<Output = Result<(), SourceError>> + Send;
+    fn run(self, log: &mut LogChannel) -> impl Future<Output = Result<(), SourceError>> + Send;
 }
 
 /// A source's side of its pipeline; it outlives one connection.
@@ -45,8 +47,105 @@ pub struct LogChannel {
     /// What the checkpoint holds, and so may be confirmed to the server.
     pub confirmed: watch::Receiver<Option<Position>>,
     pub stop: CancellationToken,
+    /// How the first connection of a life learns where to begin.
+    pub claim: Claim,
     /// Where the source tells operators how it stands.
     pub view: SourceView,
+}
+
+impl LogChannel {
+    /// Where to begin (None: the first start): behind the last batch handed over or, before any, at the checkpoint.
+    ///
+    /// A checkpoint that other machines can save too is read only once the lock is held, since asking for it shuts out every
+    /// other instance. So a source takes its lock first, unless [`LogChannel::is_claimed`].
+    ///
+    /// The lock must be held from the question to the answer: a call that is dropped in between has spent the question.
+    ///
+    /// # Errors
+    /// [`SourceError::Ended`]: the pipeline does not go on. [`SourceError::TakenOver`]: a former call was dropped.
+    pub async fn begin(&mut self) -> Result<Option<Position>, SourceError> {
+        if let Claim::Ask(claim) = &mut self.claim {
+            // The one that asked is gone, and its lock with it: another instance may have saved since that was read.
+            if mem::replace(&mut claim.asked, true) {
+                return Err(SourceError::TakenOver(Box::new(SourceError::LockLost)));
+            }
+            claim.ask.notify_one();
+            let answered = claim.answer.wait_for(Option::is_some).await;
+            let from = answered.ok().and_then(|from| from.clone());
+            self.batches.last = from.ok_or(SourceError::Ended)?;
+            self.claim = Claim::Known { shared: true };
+        }
+        Ok(self.batches.last.clone())
+    }
+
+    /// Whether it is known where to begin, so that the lock need not come first.
+    pub fn is_claimed(&self) -> bool {
+        matches!(self.claim, Claim::Known { .. })
+    }
+
+    /// Whether another instance may have gone on from the checkpoint since it was read.
+    pub fn may_be_overtaken(&self) -> bool {
+        matches!(self.claim, Claim::Known { shared: true })
+    }
+}
+
+/// Where a life's first connection has its position from.
+#[derive(Debug)]
+pub enum Claim {
+    /// The checkpoint is shared with other machines: asked for when the source's lock is held.
+    Ask(Question),
+    /// In [`BatchSender::last`] already.
+    Known { shared: bool },
+}
+
+/// Asks for the checkpoint, once for a life.
+#[derive(Debug)]
+pub struct Question {
+    ask: Arc<Notify>,
+    asked: bool,
+    answer: watch::Receiver<Option<Option<Position>>>,
+}
+
+/// The side of a [`Question`] that answers.
+#[derive(Debug)]
+pub struct Answer {
+    asked: Arc<Notify>,
+    answer: watch::Sender<Option<Option<Position>>>,
+}
+
+impl Question {
+    pub fn new() -> (Self, Answer) {
+        let ask = Arc::new(Notify::new());
+        let (sender, receiver) = watch::channel(None);
+        let asked = Arc::clone(&ask);
+        let question = Self {
+            ask,
+            asked: false,
+            answer: receiver,
+        };
+        (question, Answer { asked, answer: sender })
+    }
+}
+
+impl Answer {
+    /// Waits for the question. False: nobody asks any more. Cancel safe.
+    pub async fn asked(&self) -> bool {
+        tokio::select! {
+            biased; // a question that was asked is answered
+            () = self.asked.notified() => true,
+            () = self.answer.closed() => false,
+        }
+    }
+
+    /// Waits until nobody wants the answer any more. Cancel safe.
+    pub async fn unwanted(&self) {
+        self.answer.closed().await;
+    }
+
+    /// Answers. Without an answer, the question fails when this is dropped.
+    pub fn give(self, from: Option<Position>) {
+        self.answer.send_replace(Some(from));
+    }
 }
 
 /// Hands batches to the relay. Bounded: a full channel is how back-pressure reaches the server's socket.
@@ -70,8 +169,16 @@ impl BatchSender {
     /// A relay that is gone takes nothing more: the batch is dropped, and will be read again from the last position that
     /// was saved.
     pub async fn hand_over(&mut self, batch: &mut Option<LogBatch>) {
+        self.hand_over_if(batch, || true).await;
+    }
+
+    /// The same, unless something has come up by the time there is room: then the batch stays.
+    pub async fn hand_over_if(&mut self, batch: &mut Option<LogBatch>, may: impl Fn() -> bool) {
         let Some(sender) = &self.sender else { return };
         let room = sender.reserve().await;
+        if !may() {
+            return;
+        }
         if let (Ok(room), Some(batch)) = (room, batch.take()) {
             self.last = Some(batch.end.clone());
             room.send(batch);
@@ -108,6 +215,8 @@ pub struct LogBatch {
 #[derive(Debug, Clone, Copy)]
 pub struct SourceOptions {
     pub stall_timeout: Duration,
+    /// How long nothing may come while the server's log moves and nothing explains it.
+    pub progress_timeout: Duration,
     /// Ends at the log's end as it is at the start.
     pub once: bool,
     pub word: OperatorWord,
@@ -148,6 +257,14 @@ pub enum SourceError {
     Postgres(#[from] PostgresError),
     #[error(transparent)]
     Mysql(#[from] MysqlError),
+    /// Of a checkpoint that is shared: another instance has, or had, the source since it was read.
+    #[error("another instance may have taken over since the checkpoint was read")]
+    TakenOver(#[source] Box<SourceError>),
+    #[error("the source's lock was lost while the checkpoint was being read")]
+    LockLost,
+    /// The pipeline ended before it was said where to begin.
+    #[error("the pipeline ended")]
+    Ended,
     #[error(
         "the checkpoint is of another kind of database ({saved}). Remedy: give this pipeline another name, or start once with --from-slot to set the checkpoint aside"
     )]
@@ -160,6 +277,17 @@ impl SourceError {
             Self::Postgres(error) => error.recovery(),
             Self::Mysql(error) => error.recovery(),
             Self::OtherDatabase { .. } => Recovery::Halt,
+            Self::TakenOver(_) | Self::LockLost | Self::Ended => Recovery::Retry,
+        }
+    }
+
+    /// Whether it can be a sign that another instance went on in this one's place.
+    pub fn may_be_overtaken(&self) -> bool {
+        match self {
+            Self::Postgres(error) => error.may_be_overtaken(),
+            Self::Mysql(error) => error.may_be_overtaken(),
+            Self::TakenOver(_) | Self::LockLost => true,
+            Self::OtherDatabase { .. } | Self::Ended => false,
         }
     }
 }

@@ -56,10 +56,14 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Received and neither published, skipped nor parked yet.
+    /// Published, skipped or parked.
+    pub fn settled(&self) -> u64 {
+        self.published + self.skipped.total() + self.dead_lettered.values().sum::<u64>()
+    }
+
+    /// Received and not settled yet.
     pub fn in_flight(&self) -> u64 {
-        let done = self.published + self.skipped.total() + self.dead_lettered.values().sum::<u64>();
-        self.received.saturating_sub(done)
+        self.received.saturating_sub(self.settled())
     }
 }
 
@@ -107,6 +111,8 @@ struct Inner {
     /// What is wrong with the sink at the moment.
     sink_trouble: Option<String>,
     checkpoint_trouble: Option<String>,
+    /// Why nothing comes though a server streams.
+    source_trouble: Option<String>,
     last_error: Option<String>,
     totals: Totals,
     saved: Option<(Position, Instant)>,
@@ -163,6 +169,7 @@ impl PipelineStatus {
                 since: SystemTime::now(),
                 sink_trouble: None,
                 checkpoint_trouble: None,
+                source_trouble: None,
                 last_error: None,
                 totals: Totals::default(),
                 saved: None,
@@ -230,12 +237,16 @@ impl PipelineStatus {
 
     /// Takes what passed the watermark: counts and latencies at once.
     pub fn settled(&self, progress: &Progress) {
-        if progress.published == 0 && progress.skipped.is_empty() && progress.delivery.count() == 0 {
+        let settled = &progress.settled;
+        if settled.is_empty() && progress.delivery.count() == 0 {
             return;
         }
         let mut inner = self.inner();
-        inner.totals.published += progress.published;
-        inner.totals.skipped.merge(progress.skipped.clone());
+        inner.totals.published += settled.published;
+        for (reason, count) in &settled.dead_lettered {
+            *inner.totals.dead_lettered.entry(reason.label()).or_default() += count;
+        }
+        inner.totals.skipped.merge(settled.skipped.clone());
         inner.delivery.merge(&progress.delivery);
         inner.end_to_end.merge(&progress.end_to_end);
     }
@@ -279,18 +290,21 @@ impl PipelineStatus {
 }
 
 fn ready(inner: &Inner) -> Result<(), String> {
-    match &inner.state {
-        State::Streaming => {}
-        State::Starting => return Err("starting".to_owned()),
-        State::Waiting { reason } => return Err(format!("waiting: {reason}")),
-        State::StandBy { reason } => return Err(format!("standing by: {reason}")),
-        State::Draining => return Err("draining".to_owned()),
-        State::Stopped => return Err("stopped".to_owned()),
-        State::Failed { reason } => return Err(format!("failed: {reason}")),
-    }
-    match inner.sink_trouble.as_ref().or(inner.checkpoint_trouble.as_ref()) {
-        Some(trouble) => Err(trouble.clone()),
-        None => Ok(()),
+    let trouble = inner.sink_trouble.as_ref().or(inner.checkpoint_trouble.as_ref());
+    match (&inner.state, trouble) {
+        (State::Streaming, trouble) => match inner.source_trouble.as_ref().or(trouble) {
+            Some(trouble) => Err(trouble.clone()),
+            None => Ok(()),
+        },
+        // The sink's part of a start.
+        (State::Starting, Some(trouble)) => Err(format!("starting: {trouble}")),
+        (State::Starting, None) => Err("starting".to_owned()),
+        (State::Waiting { reason }, Some(trouble)) => Err(format!("waiting: {reason}; {trouble}")),
+        (State::Waiting { reason }, None) => Err(format!("waiting: {reason}")),
+        (State::StandBy { reason }, _) => Err(format!("standing by: {reason}")),
+        (State::Draining, _) => Err("draining".to_owned()),
+        (State::Stopped, _) => Err("stopped".to_owned()),
+        (State::Failed { reason }, _) => Err(format!("failed: {reason}")),
     }
 }
 
@@ -308,9 +322,25 @@ impl SourceView {
         self.0.enter(State::Streaming);
     }
 
+    /// The source is its own, and it is asked where to begin.
+    pub fn starting(&self) {
+        self.0.enter(State::Starting);
+    }
+
     /// The connection was given up for now.
     pub fn waiting(&self, reason: String) {
         self.0.enter(State::Waiting { reason });
+    }
+
+    /// Nothing comes though the log moves; kept over connections until something does. True: this is news.
+    pub fn trouble(&self, trouble: Option<String>) -> bool {
+        let mut inner = self.0.inner();
+        if let Some(trouble) = &trouble {
+            inner.last_error = Some(trouble.clone());
+        }
+        let news = inner.source_trouble != trouble;
+        inner.source_trouble = trouble;
+        news
     }
 
     /// A position was confirmed to the server.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rdkafka::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
@@ -16,10 +17,14 @@ use crate::relay::in_flight::{Acks, Seq};
 use crate::sink::{DeliveryError, DeliveryErrorKind};
 use crate::telemetry::status::PipelineStatus;
 
-use super::error::delivery_error;
+use super::error::{delivery_error, position_error};
 
 /// librdkafka's default for `batch.size`.
 const DEFAULT_BATCH_SIZE: u64 = 1_000_000;
+/// librdkafka's default for `transaction.timeout.ms`.
+const DEFAULT_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(60);
+/// Set in the opaque of a position: what travels with the records of a transaction and is none.
+pub(super) const POSITION: usize = 1 << (usize::BITS - 1);
 
 /// The file's `batch.size`, or the default; lowered later where a topic takes less.
 pub(super) fn wanted_batch_size(kafka: &config::Kafka) -> u64 {
@@ -30,8 +35,20 @@ pub(super) fn wanted_batch_size(kafka: &config::Kafka) -> u64 {
         .unwrap_or(DEFAULT_BATCH_SIZE)
 }
 
-/// Settings of every client of this sink.
-pub(super) fn client_config(kafka: &config::Kafka) -> ClientConfig {
+/// How old a transaction may become before a broker ends it: the file's `transaction.timeout.ms`, or the default.
+pub(super) fn transaction_timeout(kafka: &config::Kafka) -> Duration {
+    let given = kafka
+        .client_conf
+        .iter()
+        .find(|(name, _)| name == "transaction.timeout.ms");
+    // What is no number is refused by librdkafka, which names it.
+    given
+        .and_then(|(_, value)| value.expose_secret().parse().ok())
+        .map_or(DEFAULT_TRANSACTION_TIMEOUT, Duration::from_millis)
+}
+
+/// Settings of every client of this cluster.
+pub(crate) fn client_config(kafka: &config::Kafka) -> ClientConfig {
     let mut client = ClientConfig::new();
     client
         .set("bootstrap.servers", &kafka.brokers)
@@ -49,8 +66,17 @@ pub(super) fn client_config(kafka: &config::Kafka) -> ClientConfig {
 /// The producer's own settings, on top.
 ///
 /// `max_events` is the bound on what is in flight; librdkafka's own queue is larger, so that it never refuses first.
-pub(super) fn producer_config(kafka: &config::Kafka, max_events: usize, batch_size: u64) -> ClientConfig {
+/// `transactional`: records travel in transactions.
+pub(super) fn producer_config(
+    kafka: &config::Kafka,
+    max_events: usize,
+    batch_size: u64,
+    transactional: bool,
+) -> ClientConfig {
     let mut client = client_config(kafka);
+    if transactional {
+        client.set("transactional.id", &kafka.transactional_id);
+    }
     let given = |name: &str| kafka.client_conf.iter().any(|(key, _)| key == name);
     client
         .set("enable.idempotence", "true")
@@ -104,10 +130,20 @@ pub(super) struct Context {
     /// Whether a probe should ask if the brokers are back.
     pub(super) unreachable: Arc<AtomicBool>,
     brokers: String,
+    /// Whether records become durable only by a commit: a delivery is no ack then.
+    transactional: bool,
+    /// Why the brokers do not let us in.
+    refusal: Mutex<Option<DeliveryError>>,
 }
 
 impl Context {
-    pub(super) fn new(acks: Acks, status: Arc<PipelineStatus>, unreachable: Arc<AtomicBool>, brokers: String) -> Self {
+    pub(super) fn new(
+        acks: Acks,
+        status: Arc<PipelineStatus>,
+        unreachable: Arc<AtomicBool>,
+        brokers: String,
+        transactional: bool,
+    ) -> Self {
         Self {
             acks,
             status,
@@ -117,7 +153,14 @@ impl Context {
             trouble: Mutex::new(None),
             unreachable,
             brokers,
+            transactional,
+            refusal: Mutex::new(None),
         }
+    }
+
+    /// Why the brokers do not let us in, once they have said so.
+    pub(super) fn refusal(&self) -> Option<DeliveryError> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Says a trouble once, until another one or none.
@@ -147,43 +190,62 @@ impl Context {
 
 impl ClientContext for Context {
     fn error(&self, error: KafkaError, reason: &str) {
-        let code = error.rdkafka_error_code();
+        match Trouble::of(&error, reason, &self.brokers) {
+            Some(Trouble::Unreachable(text)) => {
+                self.unreachable.store(true, Ordering::Relaxed);
+                self.report(Some(text));
+            }
+            Some(Trouble::Refused(text)) => {
+                let refusal = DeliveryError {
+                    kind: DeliveryErrorKind::Refused,
+                    text,
+                };
+                *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal.clone());
+                self.acks.broken(refusal);
+            }
+            None => tracing::debug!(error = %error, reason, "librdkafka reports"),
+        }
+    }
+}
+
+/// What a client's own reports say of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// No broker of several answers; they can come back.
+    Unreachable(String),
+    /// They do not let us in, or we do not trust them: a person must act.
+    Refused(String),
+}
+
+impl Trouble {
+    /// None: nothing that matters.
+    pub(crate) fn of(error: &KafkaError, reason: &str, brokers: &str) -> Option<Self> {
         // A connection that breaks during the SASL handshake is reported as an authentication failure too.
         let broke = ["Broker transport failure", "Timed out", "Host resolution"]
             .iter()
             .any(|cause| reason.contains(cause));
-        let refused = match code {
-            Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed) if !broke => {
+        let remedy = match error.rdkafka_error_code()? {
+            RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed if !broke => {
                 "check sasl.mechanism, sasl.username and sasl.password in client_conf"
             }
             // Other failures of TLS happen while a broker restarts.
-            Some(RDKafkaErrorCode::SSL) if reason.contains("certificate") => {
+            RDKafkaErrorCode::SSL if reason.contains("certificate") => {
                 "check ssl.ca.location and the broker's certificate"
             }
             // One broker of several that is away is no trouble.
-            Some(RDKafkaErrorCode::AllBrokersDown) => {
-                self.unreachable.store(true, Ordering::Relaxed);
-                self.report(Some(format!(
-                    "no Kafka broker answers at {}: start it, or check brokers",
-                    self.brokers
-                )));
-                return;
-            }
-            _ => {
-                tracing::debug!(error = %error, reason, "librdkafka reports");
-                return;
-            }
+            RDKafkaErrorCode::AllBrokersDown => return Some(Self::Unreachable(no_answer(brokers))),
+            _ => return None,
         };
-        let text = format!(
-            "Kafka at {} refuses us: {}; {refused}",
-            self.brokers,
-            without_addresses(reason)
-        );
-        self.acks.broken(DeliveryError {
-            kind: DeliveryErrorKind::Refused,
-            text,
-        });
+        let reason = without_addresses(reason);
+        Some(Self::Refused(format!(
+            "Kafka at {brokers} refuses us: {reason}; {remedy}"
+        )))
     }
+}
+
+/// What is said while no broker answers.
+pub(crate) fn no_answer(brokers: &str) -> String {
+    format!("no Kafka broker answers at {brokers}: start it, or check brokers")
 }
 
 /// librdkafka's reason without its own prefixes and timings, which make each repetition look new.
@@ -196,15 +258,22 @@ impl ProducerContext for Context {
     type DeliveryOpaque = usize;
 
     /// Called on the poll thread: in order within a partition, and never at once for two messages.
-    fn delivery(&self, result: &DeliveryResult<'_>, seq: usize) {
+    fn delivery(&self, result: &DeliveryResult<'_>, opaque: usize) {
         self.outstanding.fetch_sub(1, Ordering::SeqCst);
-        let seq = Seq(seq as u64);
+        let seq = Seq((opaque & !POSITION) as u64);
         match result {
             Ok(_) => {
-                self.acks.acked(seq);
+                if !self.transactional {
+                    self.acks.acked(seq);
+                }
                 if self.unreachable.load(Ordering::Relaxed) && self.unreachable.swap(false, Ordering::Relaxed) {
                     self.report(None);
                 }
+            }
+            // The commit that follows says what it fell with.
+            Err((error, _)) if self.transactional && fell_with_its_transaction(error) => {}
+            Err((error, message)) if opaque & POSITION != 0 => {
+                self.acks.failed(seq, position_error(error, message.topic()));
             }
             Err((error, message)) => self.acks.failed(seq, delivery_error(error, message.topic())),
         }
@@ -212,4 +281,13 @@ impl ProducerContext for Context {
             self.delivered.notify_one();
         }
     }
+}
+
+/// Whether a record was dropped because something else failed.
+fn fell_with_its_transaction(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        error.rdkafka_error_code(),
+        Some(Code::PurgeQueue | Code::PurgeInflight | Code::Fatal | Code::State)
+    )
 }

@@ -2,47 +2,81 @@
 //!
 //! Retriable failures never reach us: librdkafka repeats them without a limit and in order. What is reported as failed
 //! is for good, so the first failure ends this sink's life; records behind it must not overtake it.
+//!
+//! With `exactly_once` records travel in transactions, each with the position behind it as its last record: readers of
+//! committed records see both or neither. What would make an open transaction wait for long (a topic that is looked at, a
+//! producer that is made anew) waits for a commit first, since readers wait for the transaction.
 
+mod checkpoint_topic;
 mod client;
+mod committing;
 mod error;
 mod preflight;
+mod producer;
 mod topics;
+mod transaction;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rdkafka::config::FromClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, Producer, PurgeConfig, ThreadedProducer};
+use rdkafka::producer::{BaseRecord, Producer as _, PurgeConfig};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::config;
+use crate::config::{self, CheckpointTopic};
+use crate::position::Position;
 use crate::record::Record;
 use crate::relay::in_flight::{Acks, Seq};
 use crate::telemetry::status::PipelineStatus;
 
-use super::{DeliveryError, DeliveryErrorKind, SendError, Sink, SinkError};
+use super::{DeliveryError, DeliveryErrorKind, RecordFault, SendError, Sink, SinkError};
 
-use client::{Context, client_config, producer_config, wanted_batch_size};
-use topics::{Admin, SharedProducer, Topic, batch_len, prepare};
+use client::wanted_batch_size;
+use committing::Transactions;
+use producer::{Settings, SharedProducer};
+use topics::{Topic, batch_len, prepare};
 
+pub(crate) use checkpoint_topic::ensure as ensure_checkpoint_topic;
+pub(crate) use client::{Trouble, client_config, no_answer};
+pub use committing::Positions;
 pub use error::KafkaSinkError;
+pub(crate) use error::{client_reason, refusal_remedy};
 pub use preflight::preflight;
+pub(crate) use topics::Admin;
+pub use topics::UnknownTopics;
+pub(crate) use transaction::{
+    TransactionError, TransactionErrorKind, abort, begin, commit, init, is_fenced, until_known,
+};
 
 /// What librdkafka keeps for a queued record beside its bytes.
 pub const QUEUE_OVERHEAD: u64 = 700;
 /// Between two looks whether the brokers are back, or a topic has come.
 const RETRY: Duration = Duration::from_secs(1);
-const PROBE: Duration = Duration::from_secs(3);
+
+/// What a sink is made with.
+#[derive(Debug, Clone)]
+pub struct KafkaSinkParts {
+    pub config: Arc<config::Kafka>,
+    /// The most records that are in flight at once.
+    pub max_events: usize,
+    /// Where positions go with the records, in one transaction; None: records go without.
+    pub positions: Option<Positions>,
+    pub unknown_topics: UnknownTopics,
+    /// The smallest batch size that a topic asked for so far. It outlasts the sink.
+    pub batch_limit: Arc<AtomicU64>,
+}
 
 /// Sends to one cluster.
 pub struct KafkaSink {
-    config: Arc<config::Kafka>,
+    settings: Settings,
     producer: SharedProducer,
+    transactions: Option<Transactions>,
+    unknown_topics: Arc<UnknownTopics>,
     admin: Arc<Admin>,
     topics: HashMap<Arc<str>, Topic>,
     /// The topic that the record given back waits for.
@@ -55,10 +89,7 @@ pub struct KafkaSink {
     batch_size: u64,
     /// A smaller batch size that a topic asks for: the producer is made anew when nothing is in flight.
     next_batch_size: Option<u64>,
-    acks: Acks,
-    status: Arc<PipelineStatus>,
-    max_events: usize,
-    unreachable: Arc<AtomicBool>,
+    batch_limit: Arc<AtomicU64>,
     probe: JoinHandle<()>,
 }
 
@@ -73,45 +104,62 @@ impl KafkaSink {
     ///
     /// # Errors
     /// When `client_conf` does not fit librdkafka.
-    pub fn new(
-        config: Arc<config::Kafka>,
-        max_events: usize,
-        acks: Acks,
-        status: Arc<PipelineStatus>,
-    ) -> Result<Self, KafkaSinkError> {
-        let unreachable = Arc::new(AtomicBool::new(false));
+    pub fn new(parts: KafkaSinkParts, acks: Acks, status: Arc<PipelineStatus>) -> Result<Self, KafkaSinkError> {
+        let KafkaSinkParts {
+            config,
+            max_events,
+            positions,
+            unknown_topics,
+            batch_limit,
+        } = parts;
         // Troubles of a former life are over, or will be found anew: by the new producer as soon as it is made.
         status.sink_trouble(None);
-        let batch_size = wanted_batch_size(&config);
-        let producer = make_producer(&config, max_events, batch_size, &acks, &status, &unreachable)?;
-        let probe = tokio::spawn(probe(Arc::downgrade(&producer), Arc::clone(&unreachable)));
+        let transactions = positions.map(|positions| Transactions::new(positions, &config));
+        let settings = Settings {
+            max_events,
+            transactional: transactions.is_some(),
+            acks,
+            status,
+            unreachable: Arc::new(AtomicBool::new(false)),
+            config: Arc::clone(&config),
+        };
+        let batch_size = wanted_batch_size(&config).min(batch_limit.load(Ordering::Relaxed));
+        let producer = settings.make(batch_size)?;
+        let probe = settings.probe(&producer);
         let admin = Admin::from_config(&client_config(&config)).map_err(|error| error::client_error(&error))?;
-        let compressed = client::is_compressed(&config);
         Ok(Self {
-            config,
+            settings,
             producer,
+            transactions,
+            unknown_topics: Arc::new(unknown_topics),
             admin: Arc::new(admin),
             topics: HashMap::new(),
             preparing: None,
             queue_full: false,
             refused: None,
-            compressed,
+            compressed: client::is_compressed(&config),
             batch_size,
             next_batch_size: None,
-            acks,
-            status,
-            max_events,
-            unreachable,
+            batch_limit,
             probe,
         })
     }
 
+    /// A record that waits for something which can take long.
+    fn later(&self, record: Record) -> SendError {
+        match self.transactions.as_ref().is_some_and(Transactions::is_open) {
+            true => SendError::CommitFirst(Box::new(record)),
+            false => SendError::NotReady(Box::new(record)),
+        }
+    }
+
     fn start_preparing(&mut self, name: Arc<str>, wait: Duration) {
-        let (producer, config, topic) = (Arc::clone(&self.producer), Arc::clone(&self.config), Arc::clone(&name));
-        let admin = Arc::clone(&self.admin);
+        let (producer, admin) = (Arc::clone(&self.producer), Arc::clone(&self.admin));
+        let (config, unknown) = (Arc::clone(&self.settings.config), Arc::clone(&self.unknown_topics));
+        let topic = Arc::clone(&name);
         let task = tokio::task::spawn_blocking(move || {
             std::thread::sleep(wait);
-            prepare(&producer, &admin, &config, &topic)
+            prepare(&producer, &admin, &config, &unknown, &topic)
         });
         self.preparing = Some(Preparing { name, task });
     }
@@ -129,22 +177,130 @@ impl KafkaSink {
 
     fn fatal_error(&self) -> Option<KafkaSinkError> {
         let (code, reason) = self.producer.client().fatal_error()?;
-        Some(KafkaSinkError::Fatal {
-            reason: format!("{code}: {reason}"),
+        Some(match is_fenced(code) {
+            true => KafkaSinkError::Fenced {
+                transactional_id: self.settings.config.transactional_id.clone(),
+                reason,
+            },
+            false => KafkaSinkError::Fatal {
+                reason: format!("{code}: {reason}"),
+            },
         })
+    }
+
+    /// Waits until the topic for positions is there.
+    async fn checkpoint_topic(&self, topic: &CheckpointTopic) -> Result<(), DeliveryError> {
+        let context = self.producer.context();
+        loop {
+            let (admin, config, topic) = (
+                Arc::clone(&self.admin),
+                Arc::clone(&self.settings.config),
+                topic.clone(),
+            );
+            let looked =
+                tokio::task::spawn_blocking(move || ensure_checkpoint_topic(&admin, &config.brokers, &topic)).await;
+            let error = match looked {
+                Ok(Ok(())) => {
+                    context.report(None);
+                    return Ok(());
+                }
+                Ok(Err(error)) => error,
+                Err(panic) => topics::unavailable(panic.to_string()),
+            };
+            if let Some(refusal) = context.refusal() {
+                return Err(refusal);
+            }
+            if error.kind != DeliveryErrorKind::Unavailable {
+                return Err(error);
+            }
+            context.report(Some(error.text));
+            sleep(RETRY).await;
+        }
+    }
+
+    /// Makes the producer anew, with smaller batches. Nothing of the old one's may be on its way or wait for a commit.
+    ///
+    /// # Errors
+    /// A producer of transactions ends with this sink. To begin transactions shuts others out, and whoever went on from a
+    /// later position in the meantime would be doubled: that is for a life's begin, which reads the position behind it.
+    async fn renew(&mut self, batch_size: u64) -> Result<(), KafkaSinkError> {
+        self.batch_limit.fetch_min(batch_size, Ordering::Relaxed);
+        if self.transactions.is_some() {
+            return Err(KafkaSinkError::SmallerBatches { batch_size });
+        }
+        // A new producer starts a new sequence: it may not overtake what the old one has on its way.
+        self.fewer_outstanding_than(1).await;
+        let made = self.settings.make(batch_size)?;
+        let old = std::mem::replace(&mut self.producer, made);
+        self.probe.abort();
+        self.probe = self.settings.probe(&self.producer);
+        self.batch_size = batch_size;
+        self.next_batch_size = None;
+        // Dropping it waits for its threads.
+        if tokio::task::spawn_blocking(move || drop(old)).await.is_err() {
+            tracing::error!("the Kafka producer failed while it was closed");
+        }
+        Ok(())
     }
 }
 
+/// The record as librdkafka takes it, which copies it.
+fn message(record: &Record, opaque: usize) -> BaseRecord<'_, [u8], [u8], usize> {
+    let mut message = BaseRecord::with_opaque_to(&record.topic, opaque).timestamp(record.timestamp_ms);
+    if let Some(key) = &record.key {
+        message = message.key(&key[..]);
+    }
+    if let Some(value) = &record.value {
+        message = message.payload(&value[..]);
+    }
+    if !record.headers.is_empty() {
+        let headers = OwnedHeaders::new_with_capacity(record.headers.len());
+        message = message.headers(record.headers.iter().fold(headers, |headers, header| {
+            headers.insert(Header {
+                key: &header.name,
+                value: Some(&header.value[..]),
+            })
+        }));
+    }
+    message
+}
+
 impl Sink for KafkaSink {
+    async fn claim(&mut self) -> Result<(), SinkError> {
+        let Some(transactions) = &self.transactions else {
+            return Ok(());
+        };
+        // Before anybody is shut out: an instance that may not write need not end another's work.
+        self.checkpoint_topic(&transactions.positions.topic).await?;
+        if let Some(transactions) = &mut self.transactions {
+            transactions.init(&self.producer);
+            transactions.settled(&self.producer, &self.settings.acks).await?;
+        }
+        Ok(())
+    }
+
+    fn commits(&self) -> bool {
+        self.transactions.is_some()
+    }
+
+    fn commit(&mut self, seq: Seq, position: &Position) {
+        if let Some(transactions) = &mut self.transactions {
+            transactions.commit(&self.producer, seq, position);
+        }
+    }
+
     fn send(&mut self, seq: Seq, record: Record) -> Result<(), SendError> {
-        if self.next_batch_size.is_some() || self.queue_full {
+        if self.next_batch_size.is_some() {
+            return Err(self.later(record));
+        }
+        if self.queue_full {
             return Err(SendError::NotReady(Box::new(record)));
         }
         let Some(topic) = self.topics.get_mut(&record.topic) else {
             if self.preparing.is_none() {
                 self.start_preparing(Arc::clone(&record.topic), Duration::ZERO);
             }
-            return Err(SendError::NotReady(Box::new(record)));
+            return Err(self.later(record));
         };
         // What counts at the broker is the compressed size, which is not known here. A record over the limit travels alone
         // then, since a batch is never larger than the limit.
@@ -153,40 +309,27 @@ impl Sink for KafkaSink {
             if !std::mem::replace(&mut topic.fresh, false) {
                 let name = Arc::clone(&record.topic);
                 self.start_preparing(name, Duration::ZERO);
-                return Err(SendError::NotReady(Box::new(record)));
+                return Err(self.later(record));
             }
-            return Err(SendError::Rejected(DeliveryError {
-                kind: DeliveryErrorKind::Record,
+            let error = DeliveryError {
+                kind: DeliveryErrorKind::Record(RecordFault::TooLarge),
                 text: format!(
                     "a record of {size} bytes for topic `{}` is over its max.message.bytes of {}: raise that, or make \
                      the payload smaller",
                     record.topic, topic.limit
                 ),
-            }));
+            };
+            return Err(SendError::Rejected(Box::new(record), error));
         }
         // A pointer-sized opaque: a seq of more than 32 bits on a 32-bit machine would be wrong, and cannot be reached
         // before the ledger's life ends.
         let opaque = seq.0 as usize;
-        let mut message: BaseRecord<'_, [u8], [u8], usize> =
-            BaseRecord::with_opaque_to(&record.topic, opaque).timestamp(record.timestamp_ms);
-        if let Some(key) = &record.key {
-            message = message.key(key);
-        }
-        if let Some(value) = &record.value {
-            message = message.payload(value);
-        }
-        if !record.headers.is_empty() {
-            let headers = OwnedHeaders::new_with_capacity(record.headers.len());
-            message = message.headers(record.headers.iter().fold(headers, |headers, header| {
-                headers.insert(Header {
-                    key: &header.name,
-                    value: Some(&header.value[..]),
-                })
-            }));
-        }
         let context = self.producer.context();
         context.outstanding.fetch_add(1, Ordering::AcqRel);
-        let Err((error, _)) = self.producer.send(message) else {
+        let Err((error, _)) = self.producer.send(message(&record, opaque)) else {
+            if let Some(transactions) = &mut self.transactions {
+                transactions.taken(seq);
+            }
             return Ok(());
         };
         context.outstanding.fetch_sub(1, Ordering::SeqCst);
@@ -196,13 +339,14 @@ impl Sink for KafkaSink {
         }
         let error = error::delivery_error(&error, &record.topic);
         match error.kind {
-            DeliveryErrorKind::Record => Err(SendError::Rejected(error)),
-            DeliveryErrorKind::Unavailable => {
-                // The topic is gone, or the producer failed: what is known is learnt anew.
+            DeliveryErrorKind::Record(_) => Err(SendError::Rejected(Box::new(record), error)),
+            DeliveryErrorKind::Unavailable | DeliveryErrorKind::Fenced => {
+                // The topic is gone, or the producer or its transaction failed, which a commit tells: what is known is learnt
+                // anew.
                 let name = Arc::clone(&record.topic);
                 self.topics.remove(&name);
                 self.start_preparing(name, Duration::ZERO);
-                Err(SendError::NotReady(Box::new(record)))
+                Err(self.later(record))
             }
             DeliveryErrorKind::Refused => {
                 self.refused = Some(error);
@@ -213,6 +357,9 @@ impl Sink for KafkaSink {
 
     async fn ready(&mut self) -> Result<(), SinkError> {
         loop {
+            if let Some(transactions) = &mut self.transactions {
+                transactions.settled(&self.producer, &self.settings.acks).await?;
+            }
             if let Some(error) = self.fatal_error() {
                 return Err(error.into());
             }
@@ -246,19 +393,7 @@ impl Sink for KafkaSink {
                 continue;
             }
             if let Some(batch_size) = self.next_batch_size {
-                // A new producer starts a new sequence: it may not overtake what the old one has on its way.
-                self.fewer_outstanding_than(1).await;
-                let (config, acks, status) = (&self.config, &self.acks, &self.status);
-                let made = make_producer(config, self.max_events, batch_size, acks, status, &self.unreachable)?;
-                let old = std::mem::replace(&mut self.producer, made);
-                self.probe.abort();
-                self.probe = tokio::spawn(probe(Arc::downgrade(&self.producer), Arc::clone(&self.unreachable)));
-                self.batch_size = batch_size;
-                self.next_batch_size = None;
-                // Dropping it waits for its threads.
-                if tokio::task::spawn_blocking(move || drop(old)).await.is_err() {
-                    tracing::error!("the Kafka producer failed while it was closed");
-                }
+                self.renew(batch_size).await?;
                 continue;
             }
             if self.queue_full {
@@ -277,8 +412,17 @@ impl Sink for KafkaSink {
         }
     }
 
-    async fn close(self, deadline: Instant) -> Result<(), SinkError> {
-        let waited = tokio::time::timeout_at(deadline, self.fewer_outstanding_than(1)).await;
+    async fn close(mut self, deadline: Instant) -> Result<(), SinkError> {
+        let waited = match &mut self.transactions {
+            None => tokio::time::timeout_at(deadline, self.fewer_outstanding_than(1))
+                .await
+                .is_ok(),
+            Some(transactions) => {
+                transactions.end(&self.producer, deadline).await;
+                !transactions.is_open()
+            }
+        };
+        let commits = self.commits();
         let count = self.producer.context().outstanding.load(Ordering::Acquire);
         // Other threads may hold the producer for a while, and it would go on sending.
         self.producer.purge(PurgeConfig::default().queue().inflight());
@@ -291,8 +435,9 @@ impl Sink for KafkaSink {
             tracing::error!("the Kafka producer failed while it was closed");
         }
         match waited {
-            Ok(()) => Ok(()),
-            Err(_) => Err(KafkaSinkError::Unacknowledged { count }.into()),
+            true => Ok(()),
+            false if commits => Err(KafkaSinkError::Uncommitted.into()),
+            false => Err(KafkaSinkError::Unacknowledged { count }.into()),
         }
     }
 }
@@ -300,48 +445,5 @@ impl Sink for KafkaSink {
 impl Drop for KafkaSink {
     fn drop(&mut self) {
         self.probe.abort();
-    }
-}
-
-fn make_producer(
-    config: &config::Kafka,
-    max_events: usize,
-    batch_size: u64,
-    acks: &Acks,
-    status: &Arc<PipelineStatus>,
-    unreachable: &Arc<AtomicBool>,
-) -> Result<SharedProducer, KafkaSinkError> {
-    let context = Context::new(
-        acks.clone(),
-        Arc::clone(status),
-        Arc::clone(unreachable),
-        config.brokers.clone(),
-    );
-    let producer: ThreadedProducer<Context> = producer_config(config, max_events, batch_size)
-        .create_with_context(context)
-        .map_err(|error| error::client_error(&error))?;
-    Ok(Arc::new(producer))
-}
-
-/// Asks the brokers for a sign of life while they are taken for gone: librdkafka tells when they go, not when they come.
-async fn probe(producer: std::sync::Weak<ThreadedProducer<Context>>, unreachable: Arc<AtomicBool>) {
-    loop {
-        sleep(RETRY).await;
-        if !unreachable.load(Ordering::Relaxed) {
-            continue;
-        }
-        let Some(producer) = producer.upgrade() else { return };
-        // Before the question: a trouble that comes while it is asked stays.
-        unreachable.store(false, Ordering::Relaxed);
-        let asked = tokio::task::spawn_blocking(move || {
-            let answered = producer.client().fetch_metadata(None, PROBE).is_ok();
-            if answered {
-                producer.context().report(None);
-            }
-            answered
-        });
-        if !asked.await.unwrap_or(false) {
-            unreachable.store(true, Ordering::Relaxed);
-        }
     }
 }

@@ -76,6 +76,7 @@ fn named_topics(kafka: &config::Kafka, pipeline: &config::Pipeline) -> Vec<Strin
             .map(ToString::to_string)
     };
     let mut names: Vec<String> = constant(&kafka.topic).into_iter().collect();
+    names.extend(pipeline.dead_letter.iter().map(|dead_letter| dead_letter.topic.clone()));
     for config::Processor::Outbox(outbox) in &pipeline.processors {
         names.extend(constant(&outbox.topic));
         names.extend(outbox.default_topic.clone());

@@ -2,26 +2,44 @@
 //!
 //! One record over the limit would fail every record that travels in its batch, so sizes are checked before.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::producer::{Producer, ThreadedProducer};
+use rdkafka::producer::Producer as _;
 
 use crate::config;
 use crate::record::Record;
-use crate::sink::{DeliveryError, DeliveryErrorKind};
+use crate::sink::{DeliveryError, DeliveryErrorKind, RecordFault};
 
-use super::client::Context;
+use super::client::no_answer;
+use super::producer::Producer;
 
-const REQUEST: Duration = Duration::from_secs(10);
+pub(super) const REQUEST: Duration = Duration::from_secs(10);
 /// A broker that makes topics itself takes a moment for it.
 const AUTO_CREATION_TRIES: u32 = 10;
 const AUTO_CREATION_WAIT: Duration = Duration::from_millis(200);
 /// Kafka's default `max.message.bytes`, for brokers that do not tell.
 const DEFAULT_LIMIT: u64 = 1_048_588;
+
+/// What becomes of a record whose topic does not exist and is not made by anybody.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UnknownTopics {
+    /// It waits for its topic.
+    Wait,
+    /// It is a fault of the record, except of one for this topic: a dead letter waits for its own.
+    Reject { except: String },
+}
+
+impl UnknownTopics {
+    fn rejects(&self, topic: &str) -> bool {
+        match self {
+            Self::Wait => false,
+            Self::Reject { except } => except != topic,
+        }
+    }
+}
 
 /// A topic that records may go to.
 #[derive(Debug, Clone, Copy)]
@@ -35,11 +53,13 @@ pub(super) struct Topic {
 /// Makes the topic where it must and may, and reads its limit. Blocks: not for a task.
 ///
 /// # Errors
-/// `Unavailable` while it can still come about, `Refused` where a person must act.
+/// `Unavailable` while it can still come about, `Refused` where a person must act, a fault of the record where `unknown`
+/// says so.
 pub(super) fn prepare(
-    producer: &ThreadedProducer<Context>,
+    producer: &Producer,
     admin: &Admin,
     kafka: &config::Kafka,
+    unknown: &UnknownTopics,
     name: &str,
 ) -> Result<Topic, DeliveryError> {
     let runtime = tokio::runtime::Handle::current();
@@ -56,9 +76,21 @@ pub(super) fn prepare(
                 _ => {
                     tries += 1;
                     if tries >= AUTO_CREATION_TRIES {
-                        return Err(unavailable(format!(
-                            "topic `{name}` does not exist and the broker does not make it ({code}): create it, or set create_topics"
-                        )));
+                        // Another code, such as one of a topic that is being made, says nothing for certain.
+                        let is_unknown = matches!(
+                            code,
+                            RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic
+                        );
+                        return Err(DeliveryError {
+                            kind: match is_unknown && !created && unknown.rejects(name) {
+                                true => DeliveryErrorKind::Record(RecordFault::UnknownTopic),
+                                false => DeliveryErrorKind::Unavailable,
+                            },
+                            text: format!(
+                                "topic `{name}` does not exist and the broker does not make it ({code}): create it, or \
+                                 set create_topics"
+                            ),
+                        });
                     }
                     std::thread::sleep(AUTO_CREATION_WAIT);
                 }
@@ -72,17 +104,13 @@ pub(super) fn prepare(
 
 /// Any broker knows a topic's settings. Without a name librdkafka asks the controller, and waits as long as it may where
 /// none is named, as with its own broker for tests.
-fn some_broker(producer: &ThreadedProducer<Context>) -> Option<i32> {
+fn some_broker(producer: &Producer) -> Option<i32> {
     let metadata = producer.client().fetch_metadata(None, REQUEST).ok()?;
     metadata.brokers().first().map(rdkafka::metadata::MetadataBroker::id)
 }
 
 /// None: it is there. Asking makes it, where the broker's own rule says so.
-fn existence(
-    producer: &ThreadedProducer<Context>,
-    name: &str,
-    brokers: &str,
-) -> Result<Option<RDKafkaErrorCode>, DeliveryError> {
+fn existence(producer: &Producer, name: &str, brokers: &str) -> Result<Option<RDKafkaErrorCode>, DeliveryError> {
     let metadata = producer.client().fetch_metadata(Some(name), REQUEST).map_err(|error| {
         let code = error.rdkafka_error_code();
         match code {
@@ -90,9 +118,7 @@ fn existence(
                 RDKafkaErrorCode::OperationTimedOut
                 | RDKafkaErrorCode::BrokerTransportFailure
                 | RDKafkaErrorCode::AllBrokersDown,
-            ) => unavailable(format!(
-                "no Kafka broker answers at {brokers}: start it, or check brokers"
-            )),
+            ) => unavailable(no_answer(brokers)),
             _ => unavailable(format!("read the metadata of topic `{name}`: {error}")),
         }
     })?;
@@ -107,7 +133,7 @@ fn existence(
             text: format!("topic `{name}` may not be described: allow the user to describe and write to it"),
         }),
         Some(RDKafkaErrorCode::InvalidTopic) => Err(DeliveryError {
-            kind: DeliveryErrorKind::Record,
+            kind: DeliveryErrorKind::Record(RecordFault::UnknownTopic),
             text: format!("the broker does not accept `{name}` as a topic's name"),
         }),
         other => Ok(other),
@@ -180,7 +206,7 @@ async fn limit(admin: &Admin, name: &str, broker: Option<i32>) -> Result<u64, De
     }
 }
 
-fn unavailable(text: String) -> DeliveryError {
+pub(super) fn unavailable(text: String) -> DeliveryError {
     DeliveryError {
         kind: DeliveryErrorKind::Unavailable,
         text,
@@ -212,11 +238,8 @@ fn varint_len(value: usize) -> usize {
     bits.div_ceil(7).max(1) as usize
 }
 
-/// Shared with the threads that prepare topics.
-pub(super) type SharedProducer = Arc<ThreadedProducer<Context>>;
-
 /// Asks for topics' settings and makes topics, over connections of its own.
-pub(super) type Admin = AdminClient<DefaultClientContext>;
+pub(crate) type Admin = AdminClient<DefaultClientContext>;
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,195 @@
+//! Reads the last committed position of a pipeline from the checkpoint topic.
+//!
+//! A reader of committed records sees none behind an open transaction, whosever it is. So the topic's end is asked first,
+//! without regard to transactions, and nothing is believed before everything up to it is decided: a plain read could give
+//! a position that is old. The topic is read backwards in growing windows, since the position is near its end.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rdkafka::ClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::Message;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+
+use crate::config;
+use crate::sink::kafka::{client_config, client_reason, no_answer, refusal_remedy};
+
+use super::KafkaStoreError;
+use super::record::PARTITION;
+
+const REQUEST: Duration = Duration::from_secs(10);
+/// How long open transactions are waited for; a life that begins anew waits again.
+const STABLE: Duration = Duration::from_secs(15);
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a window may take.
+const WINDOW: Duration = Duration::from_secs(60);
+/// Offsets in the first window, and how much more each further one has.
+const FIRST_WINDOW: i64 = 1000;
+const GROWTH: i64 = 8;
+
+/// The value of the last committed record with this key. None: there is none, or no such topic. Blocks: not for a task.
+pub(super) fn last_value(kafka: &config::Kafka, topic: &str, key: &str) -> Result<Option<Vec<u8>>, KafkaStoreError> {
+    let plain = consumer(kafka, "read_uncommitted")?;
+    let Some((low, end)) = watermarks(kafka, &plain, topic)?.filter(|(low, end)| end > low) else {
+        return Ok(None);
+    };
+    drop(plain);
+    let committed = consumer(kafka, "read_committed")?;
+    wait_stable(kafka, &committed, topic, end)?;
+    let (mut upto, mut size) = (end, FIRST_WINDOW);
+    while upto > low {
+        let from = upto.saturating_sub(size).max(low);
+        let window = Window { from, upto };
+        if let Some(value) = window.last_value(kafka, &committed, topic, key)? {
+            return Ok(value);
+        }
+        (upto, size) = (from, size.saturating_mul(GROWTH));
+    }
+    Ok(None)
+}
+
+/// What the client reports beside the answers to calls is told by those: an error of the log's is for what someone must mend.
+struct Quiet;
+
+impl ClientContext for Quiet {
+    fn error(&self, error: KafkaError, reason: &str) {
+        tracing::debug!(error = %error, reason, "librdkafka reports");
+    }
+}
+
+impl ConsumerContext for Quiet {}
+
+type Reader = BaseConsumer<Quiet>;
+
+fn consumer(kafka: &config::Kafka, isolation: &str) -> Result<Reader, KafkaStoreError> {
+    let mut settings: ClientConfig = client_config(kafka);
+    settings
+        // Needed to be given partitions. The group has no members and no offsets.
+        .set("group.id", "tailpost")
+        .set("isolation.level", isolation)
+        .set("enable.auto.commit", "false")
+        .set("enable.partition.eof", "true")
+        .set("auto.offset.reset", "earliest")
+        .set("fetch.wait.max.ms", "50");
+    settings
+        .create_with_context(Quiet)
+        .map_err(|error| KafkaStoreError::Client {
+            reason: client_reason(&error),
+        })
+}
+
+/// Where the partition begins and ends, for a reader of this isolation. None: there is no such topic.
+fn watermarks(kafka: &config::Kafka, consumer: &Reader, topic: &str) -> Result<Option<(i64, i64)>, KafkaStoreError> {
+    match consumer.fetch_watermarks(topic, PARTITION, REQUEST) {
+        Ok(watermarks) => Ok(Some(watermarks)),
+        Err(error) => match error.rdkafka_error_code() {
+            Some(
+                RDKafkaErrorCode::UnknownTopicOrPartition
+                | RDKafkaErrorCode::UnknownTopic
+                | RDKafkaErrorCode::UnknownPartition,
+            ) => Ok(None),
+            _ => Err(failed(kafka, topic, &error)),
+        },
+    }
+}
+
+/// Waits until every transaction that began before `end` is committed or aborted.
+fn wait_stable(kafka: &config::Kafka, committed: &Reader, topic: &str, end: i64) -> Result<(), KafkaStoreError> {
+    let deadline = Instant::now() + STABLE;
+    loop {
+        let stable = watermarks(kafka, committed, topic)?.map_or(0, |(_, stable)| stable);
+        if stable >= end {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            return Err(KafkaStoreError::HeldBack {
+                topic: topic.to_owned(),
+                stable,
+                end,
+            });
+        }
+        sleep(LOOK);
+    }
+}
+
+/// Offsets from `from` to before `upto`.
+struct Window {
+    from: i64,
+    upto: i64,
+}
+
+impl Window {
+    /// The value of the window's last record with this key: None where it has none, Some(None) a tombstone's.
+    fn last_value(
+        &self,
+        kafka: &config::Kafka,
+        committed: &Reader,
+        topic: &str,
+        key: &str,
+    ) -> Result<Option<Option<Vec<u8>>>, KafkaStoreError> {
+        let mut assignment = TopicPartitionList::new();
+        let assigned = assignment
+            .add_partition_offset(topic, PARTITION, Offset::Offset(self.from))
+            .and_then(|()| committed.assign(&assignment));
+        assigned.map_err(|error| failed(kafka, topic, &error))?;
+        let deadline = Instant::now() + WINDOW;
+        let mut last = None;
+        while Instant::now() < deadline {
+            match committed.poll(Duration::from_millis(100)) {
+                None => {}
+                // Also where the rest of the window holds no record but the ends of transactions.
+                Some(Err(KafkaError::PartitionEOF(_))) => return Ok(last),
+                Some(Ok(message)) if message.offset() >= self.upto => return Ok(last),
+                Some(Ok(message)) if message.key() == Some(key.as_bytes()) => {
+                    last = Some(message.payload().map(<[u8]>::to_vec));
+                }
+                Some(Ok(_)) => {}
+                // Of the group, which is not used.
+                Some(Err(error)) if error.rdkafka_error_code() == Some(RDKafkaErrorCode::GroupAuthorizationFailed) => {}
+                Some(Err(error)) if may_pass(&error) => {
+                    tracing::debug!(error = %error, topic, "the checkpoint topic is being read");
+                }
+                Some(Err(error)) => return Err(failed(kafka, topic, &error)),
+            }
+        }
+        Err(KafkaStoreError::Unavailable {
+            reason: format!(
+                "read checkpoint topic `{topic}`: it took more than {} s",
+                WINDOW.as_secs()
+            ),
+        })
+    }
+}
+
+/// Whether the client goes on by itself.
+fn may_pass(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        error.rdkafka_error_code(),
+        Some(Code::BrokerTransportFailure | Code::AllBrokersDown | Code::OperationTimedOut | Code::Resolve)
+    )
+}
+
+fn failed(kafka: &config::Kafka, topic: &str, error: &KafkaError) -> KafkaStoreError {
+    use RDKafkaErrorCode as Code;
+    let code = error.rdkafka_error_code().unwrap_or(Code::Unknown);
+    match code {
+        Code::BrokerTransportFailure | Code::AllBrokersDown | Code::OperationTimedOut => KafkaStoreError::Unavailable {
+            reason: no_answer(&kafka.brokers),
+        },
+        Code::TopicAuthorizationFailed => KafkaStoreError::Refused {
+            text: format!("read checkpoint topic `{topic}`: {code}; allow the user to read it (ACL READ)"),
+        },
+        code => match refusal_remedy(code, &kafka.transactional_id) {
+            Some(remedy) => KafkaStoreError::Refused {
+                text: format!("read checkpoint topic `{topic}`: {code}; {remedy}"),
+            },
+            None => KafkaStoreError::Unavailable {
+                reason: format!("read checkpoint topic `{topic}`: {code}"),
+            },
+        },
+    }
+}

@@ -1,0 +1,148 @@
+//! What a pipeline is made of: its checkpoint store, and a sink and a source that are made anew for each life.
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use crate::checkpoint::file::FileStore;
+use crate::checkpoint::kafka::{KafkaStore, Writer};
+use crate::checkpoint::{CheckpointError, CheckpointStore, Store};
+use crate::config::{self, Checkpoint, ErrorPolicy, Pipeline};
+use crate::sink::kafka::{KafkaSink, KafkaSinkParts, Positions, UnknownTopics};
+use crate::sink::{Sink, SinkError};
+use crate::source::mysql::{AcceptedLog, MysqlSource};
+use crate::source::postgres::PostgresSource;
+use crate::source::{LogChannel, Source, SourceError, SourceOptions};
+use crate::telemetry::status::PipelineStatus;
+
+use super::in_flight::Acks;
+
+/// Makes the parts that the supervisor joins.
+pub(crate) trait Parts: Send + Sync + 'static {
+    type Store: CheckpointStore;
+    type Sink: Sink;
+
+    /// Opens the checkpoint store, once.
+    fn store(&self) -> Result<Self::Store, CheckpointError>;
+
+    /// Makes a sink that reports to `acks`.
+    fn sink(&self, acks: Acks) -> Result<Self::Sink, SinkError>;
+
+    /// Runs the source over one connection.
+    fn source(
+        &self,
+        options: SourceOptions,
+        log: &mut LogChannel,
+    ) -> impl Future<Output = Result<(), SourceError>> + Send;
+}
+
+/// The parts that a pipeline file names.
+pub(super) struct PipelineParts {
+    name: String,
+    source: SourceConfig,
+    kafka: Arc<config::Kafka>,
+    sink: KafkaSinkParts,
+    checkpoint: Checkpoint,
+    state_dir: PathBuf,
+    status: Arc<PipelineStatus>,
+}
+
+/// A source as its file has it, from which each connection is made anew.
+enum SourceConfig {
+    Postgres(Arc<config::Postgres>),
+    Mysql {
+        config: Arc<config::Mysql>,
+        accepted: AcceptedLog,
+    },
+}
+
+impl PipelineParts {
+    pub(super) fn new(pipeline: &Pipeline, state_dir: PathBuf, status: Arc<PipelineStatus>) -> Self {
+        let config::Sink::Kafka(kafka) = &pipeline.sink;
+        let kafka = Arc::new(kafka.clone());
+        Self {
+            sink: KafkaSinkParts {
+                config: Arc::clone(&kafka),
+                max_events: pipeline.delivery.max_in_flight_events,
+                positions: match &pipeline.checkpoint {
+                    Checkpoint::Kafka(topic) if kafka.exactly_once => Some(Positions {
+                        topic: topic.clone(),
+                        pipeline: pipeline.name.clone(),
+                        source: pipeline.source.id().to_owned(),
+                    }),
+                    Checkpoint::Kafka(_) | Checkpoint::File => None,
+                },
+                unknown_topics: unknown_topics(pipeline),
+                batch_limit: Arc::new(AtomicU64::new(u64::MAX)),
+            },
+            name: pipeline.name.clone(),
+            source: match &pipeline.source {
+                config::Source::Postgres(source) => SourceConfig::Postgres(Arc::new(source.as_ref().clone())),
+                config::Source::Mysql(source) => SourceConfig::Mysql {
+                    config: Arc::new(source.as_ref().clone()),
+                    accepted: AcceptedLog::default(),
+                },
+            },
+            kafka,
+            checkpoint: pipeline.checkpoint.clone(),
+            state_dir,
+            status,
+        }
+    }
+
+    fn source_id(&self) -> &str {
+        match &self.source {
+            SourceConfig::Postgres(config) => &config.id,
+            SourceConfig::Mysql { config, .. } => &config.id,
+        }
+    }
+}
+
+/// An event whose topic does not exist is unroutable, and its record one that the sink will not take: only where both are
+/// parked is nothing lost, and no stop made of a wait.
+fn unknown_topics(pipeline: &Pipeline) -> UnknownTopics {
+    let policies = [pipeline.errors.unroutable, pipeline.errors.rejected];
+    match &pipeline.dead_letter {
+        Some(dead_letter) if policies == [ErrorPolicy::DeadLetter; 2] => UnknownTopics::Reject {
+            except: dead_letter.topic.clone(),
+        },
+        _ => UnknownTopics::Wait,
+    }
+}
+
+impl Parts for PipelineParts {
+    type Store = Store;
+    type Sink = KafkaSink;
+
+    fn store(&self) -> Result<Store, CheckpointError> {
+        Ok(match &self.checkpoint {
+            Checkpoint::File => Store::File(FileStore::open(&self.state_dir, &self.name, self.source_id())?),
+            Checkpoint::Kafka(topic) => {
+                // An older file would be passed over in silence, and the stream begin anew.
+                FileStore::refuse_leftover(&self.state_dir, &self.name)?;
+                let writer = match self.kafka.exactly_once {
+                    true => Writer::Sink,
+                    false => Writer::Own,
+                };
+                let (kafka, topic) = (Arc::clone(&self.kafka), topic.clone());
+                Store::Kafka(KafkaStore::new(kafka, topic, &self.name, self.source_id(), writer))
+            }
+        })
+    }
+
+    fn sink(&self, acks: Acks) -> Result<KafkaSink, SinkError> {
+        Ok(KafkaSink::new(self.sink.clone(), acks, Arc::clone(&self.status))?)
+    }
+
+    async fn source(&self, options: SourceOptions, log: &mut LogChannel) -> Result<(), SourceError> {
+        match &self.source {
+            SourceConfig::Postgres(config) => PostgresSource::new(Arc::clone(config), options).run(log).await,
+            SourceConfig::Mysql { config, accepted } => {
+                MysqlSource::new(Arc::clone(config), &self.name, options, accepted.clone())
+                    .run(log)
+                    .await
+            }
+        }
+    }
+}
