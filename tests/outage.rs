@@ -159,6 +159,8 @@ fn a_broker_that_is_away_at_the_start_and_a_topic_that_nobody_makes_are_waited_f
     relay.start();
     let away = format!("no Kafka broker answers at {}", bed.kafka.brokers);
     relay.wait_not_ready(&away);
+    // The slot is made meanwhile.
+    relay.wait_log("streaming");
     bed.app().emit("outbox", &message("Order", "1", "Created", "1"));
     eventually(DEADLINE, "the event is there", || {
         relay.metric("tailpost_in_flight_events", &[]) == 1.0

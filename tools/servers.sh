@@ -20,6 +20,7 @@
 # Environment, for each start (of an instance: PG15_RUIN_OPTS, PG15_RUIN_PORT for pg15@ruin; its OPTS default to the kind's):
 #   PG15_OPTS="-c max_slot_wal_keep_size=4MB"   more options of the server      PG15_INITDB_OPTS="--wal-segsize=1"
 #   MYSQL_OPTS="--binlog-row-image=MINIMAL"     the same             MYSQL_INITDB_OPTS="--lower-case-table-names=1"
+#   PG17_B_STANDBY_OF=pg17@a   the first start copies that server, which must be up, and follows it; `SELECT pg_promote()` ends that
 #   KAFKA_OPTS="message.max.bytes=2000000"      more broker settings, key=value
 #   PG15_PORT  MYSQL_PORT  KAFKA_PORT  KAFKA_SSL_PORT  KAFKA_SASL_SSL_PORT  KAFKA_SASL_PORT   fixed ports instead of free ones
 #   KAFKA_VERSION  KAFKA_HEAP=256m  KAFKA_JIT=c1 (full for benchmarks)

@@ -85,11 +85,15 @@ postgres_start() {
   take_port
   if [ ! -e "$dir/initialised" ]; then
     rm -rf "$dir/data"
-    echo postgres-pw >"$dir/password"; chmod 644 "$dir/password"
-    read -ra initdb <<<"$(option INITDB_OPTS)"
-    run "$bin/initdb" -D "$dir/data" -U postgres -A scram-sha-256 --pwfile="$dir/password" --no-sync -E UTF8 --locale=C \
-      "${initdb[@]}" >"$dir/initdb.log" 2>&1 || show_log "$dir/initdb.log"
-    echo "include 'tailpost.conf'" >>"$dir/data/postgresql.conf"
+    if [ -n "$(option STANDBY_OF)" ]; then
+      postgres_copy "$(option STANDBY_OF)"
+    else
+      echo postgres-pw >"$dir/password"; chmod 644 "$dir/password"
+      read -ra initdb <<<"$(option INITDB_OPTS)"
+      run "$bin/initdb" -D "$dir/data" -U postgres -A scram-sha-256 --pwfile="$dir/password" --no-sync -E UTF8 --locale=C \
+        "${initdb[@]}" >"$dir/initdb.log" 2>&1 || show_log "$dir/initdb.log"
+      echo "include 'tailpost.conf'" >>"$dir/data/postgresql.conf"
+    fi
   fi
   # Each line but the first is for one role whose way in is tested; the rest use SCRAM, with TLS or without.
   cat >"$dir/data/pg_hba.conf" <<'HBA'
@@ -131,10 +135,23 @@ CONF
   run "$bin/pg_ctl" -s -w -t 120 -D "$dir/data" -l "$dir/log" -o "$options" start >"$dir/pg_ctl.log" 2>&1 9>&- || {
     cat "$dir/pg_ctl.log" >&2; show_log "$dir/log"
   }
-  if [ ! -e "$dir/initialised" ]; then
+  # Every start of a standby but the first finds what was replicated, and the roles with it.
+  if [ -n "$(option STANDBY_OF)" ]; then
+    touch "$dir/initialised"
+  elif [ ! -e "$dir/initialised" ]; then
     PGDATABASE=postgres postgres_sql -q -f "$tools/servers/postgres-init.sql" || die "$name: the first statements failed"
     touch "$dir/initialised"
   fi
+}
+
+# A standby is a copy of its primary that goes on by streaming from it, through a slot of its own there. The database's name
+# in the connection string is for the synchronisation of slots.
+postgres_copy() {
+  local primary slot=${own,,}
+  primary=$base/$(postgres_name "$1")
+  run "$bin/pg_basebackup" -D "$dir/data" -X stream -c fast -R -C -S "$slot" --no-sync \
+    -d "host=127.0.0.1 port=$(cat "$primary/port") user=postgres password=postgres-pw dbname=outbox" >"$dir/initdb.log" 2>&1 ||
+    show_log "$dir/initdb.log"
 }
 
 postgres_pid() { head -n 1 "$dir/data/postmaster.pid"; }

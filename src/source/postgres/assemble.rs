@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::event::{Change, ChangeEvent, LogMessage, Operation, Oversized, RowChange, Selection};
+use crate::event::{Change, ChangeEvent, LogMessage, Operation, Origin, Oversized, RowChange, Selection};
 use crate::position::{EventPosition, Lsn, Partial, Position, PostgresEventPosition, PostgresPosition};
 use crate::row::{Row, Table};
 use crate::skip::{SkipCounts, SkipReason};
@@ -251,7 +251,7 @@ impl Assembler {
         bytes: u64,
         limit: u64,
     ) -> Result<(), PostgresError> {
-        let oversized = |name: String| Change::Oversized(Oversized { name, bytes, limit });
+        let oversized = |origin| Change::Oversized(Oversized { origin, bytes, limit });
         match head {
             OversizedHead::Message { transactional, prefix } => {
                 let index = if *transactional {
@@ -270,7 +270,8 @@ impl Assembler {
                 match self.prefix(prefix) {
                     None => self.skip(SkipReason::ForeignPrefix),
                     Some(prefix) => {
-                        self.event(start, index, sent_us, Selection::Outbox, oversized(prefix.to_string()));
+                        let origin = Origin::Prefix(prefix.to_string());
+                        self.event(start, index, sent_us, Selection::Outbox, oversized(origin));
                     }
                 }
             }
@@ -283,8 +284,8 @@ impl Assembler {
                     (None, _) => self.skip(SkipReason::UnlistedTable),
                     (Some(Selection::Outbox), Some(reason)) => self.skip(reason),
                     (Some(selection), _) => {
-                        let name = format!("{}.{}", table.schema, table.name);
-                        self.event(start, Some(index), sent_us, selection, oversized(name));
+                        let origin = Origin::Table(format!("{}.{}", table.schema, table.name));
+                        self.event(start, Some(index), sent_us, selection, oversized(origin));
                     }
                 }
             }

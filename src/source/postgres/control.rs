@@ -7,6 +7,7 @@ use rustls::ClientConfig;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, NoTls, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -18,6 +19,8 @@ use crate::source::Recovery;
 use super::client::{Endpoint, ReplicationClient, connect_timeout};
 use super::error::PostgresError;
 
+/// The first version that keeps slots in step on standbys, as `server_version_num`.
+pub(super) const SLOTS_FOLLOW: u32 = 170_000;
 /// For questions about settings and catalogs.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -42,8 +45,40 @@ pub(super) struct SlotFacts {
     pub(super) invalidation_reason: Option<String>,
     pub(super) two_phase: bool,
     pub(super) temporary: bool,
+    /// Kept in step on standbys; from PostgreSQL 17 on.
+    pub(super) failover: bool,
+    /// Kept in step with a primary's, on a standby or a server that was one.
+    pub(super) synced: bool,
     /// The catalog's rows that were made after this transaction may be missing for the slot.
     pub(super) catalog_xmin_age: Option<i32>,
+}
+
+impl SlotFacts {
+    /// Why the server no longer has what the slot needs, where that is so.
+    pub(super) fn invalidation(&self) -> Option<String> {
+        match (&self.invalidation_reason, self.wal_status.as_deref()) {
+            (Some(reason), _) => Some(reason.clone()),
+            (None, Some("lost")) => Some("wal_status is lost".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the server is about to give up a slot of this `wal_status`.
+pub(super) fn is_endangered(wal_status: &str) -> bool {
+    matches!(wal_status, "unreserved" | "lost")
+}
+
+/// What the server's process of a stream does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Walsender {
+    Gone,
+    /// Reads and decodes the log.
+    AtWork,
+    /// For us or for more log, of which there is none for it.
+    Waits,
+    /// For something that another connection would wait for too.
+    HeldBack(String),
 }
 
 /// A publication, as `pg_publication` has it.
@@ -179,16 +214,41 @@ impl Control {
         lsn(first(&rows, ACTION)?, ACTION)
     }
 
+    /// What a server process of our own role does.
+    pub(super) async fn walsender(&self, pid: i32) -> Result<Walsender, PostgresError> {
+        const ACTION: &str = "look at the server's process";
+        let sql = "SELECT wait_event_type, wait_event FROM pg_stat_activity WHERE pid = $1";
+        let rows = self.rows(ACTION, sql, &[&pid]).await?;
+        let Some(row) = rows.first() else {
+            return Ok(Walsender::Gone);
+        };
+        let kind: Option<String> = column(row, 0, ACTION)?;
+        let event: Option<String> = column(row, 1, ACTION)?;
+        Ok(match (kind.as_deref(), event.as_deref()) {
+            (_, Some("WaitForStandbyConfirmation")) => Walsender::HeldBack(format!(
+                "the server holds back what it has until the standbys of synchronized_standby_slots ({}) have it: start those, or take them out of that setting",
+                self.setting("synchronized_standby_slots").await?
+            )),
+            (Some("Lock"), event) => Walsender::HeldBack(format!(
+                "the server's process {pid} waits for a lock ({}): end what holds it, as pg_blocking_pids({pid}) shows",
+                event.unwrap_or_default()
+            )),
+            // For us, or for more log.
+            (Some("Client" | "Activity"), _) => Walsender::Waits,
+            _ => Walsender::AtWork,
+        })
+    }
+
     pub(super) async fn slot(&self, name: &str) -> Result<Option<SlotFacts>, PostgresError> {
         const ACTION: &str = "read the replication slot";
-        let invalidation = if self.version >= 170_000 {
-            "invalidation_reason::text"
+        let since_17 = if self.version >= SLOTS_FOLLOW {
+            "invalidation_reason::text, failover, synced"
         } else {
-            "NULL::text"
+            "NULL::text, false, false"
         };
         let sql = format!(
-            "SELECT plugin::text, database::text, active_pid, confirmed_flush_lsn::text, wal_status, {invalidation}, two_phase, temporary, \
-             age(catalog_xmin) FROM pg_replication_slots WHERE slot_name = $1"
+            "SELECT plugin::text, database::text, active_pid, confirmed_flush_lsn::text, wal_status, two_phase, temporary, \
+             age(catalog_xmin), {since_17} FROM pg_replication_slots WHERE slot_name = $1"
         );
         let rows = self.rows(ACTION, &sql, &[&name]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
@@ -199,10 +259,12 @@ impl Control {
             active_pid: column(row, 2, ACTION)?,
             confirmed: confirmed.map(|text| lsn(text, ACTION)).transpose()?,
             wal_status: column(row, 4, ACTION)?,
-            invalidation_reason: column(row, 5, ACTION)?,
-            two_phase: column(row, 6, ACTION)?,
-            temporary: column(row, 7, ACTION)?,
-            catalog_xmin_age: column(row, 8, ACTION)?,
+            two_phase: column(row, 5, ACTION)?,
+            temporary: column(row, 6, ACTION)?,
+            catalog_xmin_age: column(row, 7, ACTION)?,
+            invalidation_reason: column(row, 8, ACTION)?,
+            failover: column(row, 9, ACTION)?,
+            synced: column(row, 10, ACTION)?,
         }))
     }
 
@@ -266,27 +328,45 @@ impl Control {
             .map_err(|error| PostgresError::control(action, error))
     }
 
-    /// Makes the slot and gives the place from which it has everything.
-    pub(super) async fn create_slot(&self, name: &str) -> Result<Lsn, PostgresError> {
+    /// Makes the slot and gives the place from which it has everything. With `failover` it is kept in step on standbys,
+    /// where the server can do that.
+    ///
+    /// # Errors
+    /// [`PostgresError::SlotMadeMeanwhile`]: there is one by now.
+    pub(super) async fn create_slot(&self, name: &str, failover: bool) -> Result<Lsn, PostgresError> {
         const ACTION: &str = "make the replication slot";
-        let sql = "SELECT lsn::text FROM pg_create_logical_replication_slot($1, 'pgoutput')";
+        // A standby's own slots cannot be kept in step on others.
+        let failover = failover && self.version >= SLOTS_FOLLOW && !self.in_recovery().await?;
+        let sql = match failover {
+            true => "SELECT lsn::text FROM pg_create_logical_replication_slot($1, 'pgoutput', false, false, true)",
+            false => "SELECT lsn::text FROM pg_create_logical_replication_slot($1, 'pgoutput')",
+        };
         // Without a limit: the server waits for the end of the transactions that are open now.
         let rows = self
             .client
             .query(sql, &[&name])
             .await
-            .map_err(|error| PostgresError::control(ACTION, error))?;
+            .map_err(|error| match error.code() {
+                Some(code) if *code == SqlState::DUPLICATE_OBJECT => {
+                    PostgresError::SlotMadeMeanwhile { slot: name.to_owned() }
+                }
+                _ => PostgresError::control(ACTION, error),
+            })?;
         lsn(first(&rows, ACTION)?, ACTION)
     }
 
-    pub(super) async fn drop_slot(&self, name: &str) -> Result<(), PostgresError> {
-        self.rows(
-            "drop the replication slot",
-            "SELECT pg_drop_replication_slot($1)",
-            &[&name],
-        )
-        .await
-        .map(drop)
+    /// Drops the slot if it cannot be read any more: what was decided on may be old, and another instance may have made a
+    /// new one.
+    pub(super) async fn drop_useless_slot(&self, name: &str) -> Result<(), PostgresError> {
+        let useless = if self.version >= SLOTS_FOLLOW {
+            "(wal_status = 'lost' OR invalidation_reason IS NOT NULL OR synced AND temporary)"
+        } else {
+            "wal_status = 'lost'"
+        };
+        let sql = format!(
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1 AND {useless}"
+        );
+        self.rows("drop the replication slot", &sql, &[&name]).await.map(drop)
     }
 }
 

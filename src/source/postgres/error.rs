@@ -52,6 +52,16 @@ pub enum PostgresError {
     ShuttingDown,
     #[error("the server was silent for {} s", silence.as_secs())]
     Silent { silence: Duration },
+    #[error(
+        "nothing came for {} s while the server's log went on to {log_end}, beyond {received}, and nothing shows why; see to the server's process {pid}",
+        stalled.as_secs()
+    )]
+    NoProgress {
+        stalled: Duration,
+        log_end: Lsn,
+        received: Lsn,
+        pid: i32,
+    },
     #[error("nothing could be handed over for {} s, so the connection was closed: the server's log must not wait for the sink", stalled.as_secs())]
     Stalled { stalled: Duration },
     #[error(
@@ -133,6 +143,33 @@ pub enum PostgresError {
         reason: String,
     },
     #[error(
+        "the server is on timeline {found}, older than the checkpoint at {saved} of timeline {timeline}: it was the primary before another server was promoted. Remedy: point the DSN at that one; start once with --from-slot only if this server is to be the primary again"
+    )]
+    OlderTimeline { found: u32, timeline: u32, saved: Lsn },
+    #[error(
+        "events up to {relayed} of timeline {timeline} were relayed, and the server was promoted to timeline {found} at {switch_point}, before it had them: they are published and not in its database. Remedy: see to those, then start once with --accept-gap to go on from {resume}; synchronized_standby_slots on the primary keeps a pipeline from running ahead of a standby"
+    )]
+    PastSwitchPoint {
+        /// End of the last unit with events, or the commit record of the one that was in progress.
+        relayed: Lsn,
+        timeline: u32,
+        found: u32,
+        switch_point: Lsn,
+        /// Everything that both timelines have is done up to here.
+        resume: Lsn,
+    },
+    #[error(
+        "replication slot `{slot}` {found} on the server that was promoted to timeline {timeline}: it was not kept in step there, and the log after {saved} is gone for it: events may be missing. Remedy: start once with --accept-gap to make a new slot and go on from now; before the next promotion, {how}"
+    )]
+    SlotNotSynchronised {
+        slot: String,
+        /// Such as `does not exist`.
+        found: String,
+        timeline: u32,
+        saved: Lsn,
+        how: &'static str,
+    },
+    #[error(
         "the saved position {saved} lies beyond the end of the server's log at {end}: the server lost log that was already read, or is another one. Remedy: start once with --accept-gap to go on from the slot"
     )]
     BeyondLog { saved: Lsn, end: Lsn },
@@ -150,6 +187,12 @@ pub enum PostgresError {
         "replication slot `{slot}` does not exist on the standby at {address}: waiting for a primary among the DSN's servers"
     )]
     SlotNotOnStandby { slot: String, address: String },
+    #[error(
+        "replication slot `{slot}` on the standby at {address} is kept in step with its primary's: waiting for a primary among the DSN's servers, or for a promotion"
+    )]
+    SlotOfPrimary { slot: String, address: String },
+    #[error("replication slot `{slot}` was made by another instance just now")]
+    SlotMadeMeanwhile { slot: String },
     #[error("read a replication message")]
     Wire(#[from] WireError),
     #[error("decode pgoutput at {lsn}")]
@@ -188,7 +231,10 @@ impl PostgresError {
             | Self::Closed
             | Self::ShuttingDown
             | Self::Silent { .. }
+            | Self::NoProgress { .. }
             | Self::SlotNotOnStandby { .. }
+            | Self::SlotOfPrimary { .. }
+            | Self::SlotMadeMeanwhile { .. }
             | Self::SessionAttributes { .. } => Recovery::Retry,
             Self::Stalled { .. } | Self::SlotEndangered { .. } => Recovery::RetryWhenThereIsRoom,
             Self::SlotActive { .. } => Recovery::StandBy,
@@ -199,6 +245,21 @@ impl PostgresError {
                 _ => Recovery::Halt,
             },
             _ => Recovery::Halt,
+        }
+    }
+
+    /// Whether another of the DSN's servers may do where this one does not.
+    pub(super) fn is_of_one_server(&self) -> bool {
+        matches!(self, Self::OlderTimeline { .. }) || self.recovery() == Recovery::Retry
+    }
+
+    /// See [`SourceError::may_be_overtaken`](crate::source::SourceError::may_be_overtaken).
+    pub(in crate::source) fn may_be_overtaken(&self) -> bool {
+        match self {
+            // The slot was moved on by somebody, and nobody else may.
+            Self::SlotActive { .. } | Self::SlotAhead { .. } | Self::SlotMadeMeanwhile { .. } => true,
+            Self::Server { source, .. } => source.recovery() == Recovery::StandBy,
+            _ => false,
         }
     }
 }

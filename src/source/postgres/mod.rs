@@ -3,11 +3,14 @@
 //! | module | its part |
 //! |---|---|
 //! | `client` | the replication connection up to START_REPLICATION |
-//! | `session`, `control`, `publication`, `setup` | what is asked, made and compared before the stream starts |
-//! | `stream` | the socket's owner: frames in, batches out, the server answered |
+//! | `session`, `control`, `publication`, `setup`, `timeline` | what is asked, made and compared before the stream starts |
+//! | `hold` | the slot held while it is asked where to begin |
+//! | `link` | the stream's socket: bytes in, the server answered |
+//! | `stream` | frames in, batches out |
 //! | `wire`, `pgoutput`, `tuple`, `relation`, `oversized` | bytes to messages and rows, pure |
 //! | `assemble` | messages to change events with positions, pure |
-//! | `monitor` | the server beside the stream: log end, slot, publication, shutdown |
+//! | `monitor` | the server beside the stream: log end, slot, process, publication, shutdown |
+//! | `progress` | whether anything comes while the log moves, pure |
 
 mod assemble;
 mod bytea;
@@ -16,16 +19,21 @@ mod control;
 mod error;
 #[cfg(test)]
 mod golden;
+mod hold;
+mod link;
 mod monitor;
 mod oversized;
 mod pgoutput;
+mod place;
 mod preflight;
+mod progress;
 mod publication;
 mod reader;
 mod relation;
 mod session;
 mod setup;
 mod stream;
+mod timeline;
 mod tuple;
 mod wire;
 
@@ -36,8 +44,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::config;
-use crate::position::{Position, PostgresPosition};
-use crate::source::{LogChannel, Source, SourceError, SourceOptions, own_position};
+use crate::source::{LogChannel, Source, SourceError, SourceOptions};
 
 use crate::source::select::Selector;
 use assemble::Assembler;
@@ -52,6 +59,8 @@ pub use preflight::preflight;
 pub use relation::UnknownRelation;
 pub use tuple::RowError;
 pub use wire::{Tag, WireError};
+
+pub(crate) use place::log_end;
 
 /// The oldest major version with what we rely on, as `server_version_num`: logical messages in pgoutput came with 14.
 const OLDEST_VERSION: u32 = 140_000;
@@ -68,16 +77,17 @@ impl PostgresSource {
         Self { config, options }
     }
 
-    async fn stream(&self, from: Option<PostgresPosition>, log: &mut LogChannel) -> Result<(), PostgresError> {
+    async fn stream(&self, log: &mut LogChannel) -> Result<(), SourceError> {
         let selector = Selector::of_postgres(&self.config);
+        let stop = log.stop.clone();
         let session = tokio::select! {
-            biased; // a stop ends a connection attempt, which holds nothing yet
-            () = log.stop.cancelled() => return Ok(()),
-            session = session::open(&self.config, &selector, from.as_ref(), self.options) => session?,
+            biased; // a stop ends a connection attempt, which has handed over nothing yet
+            () = stop.cancelled() => return Ok(()),
+            session = session::open(&self.config, &selector, self.options, log) => session?,
         };
         let Session {
             control,
-            started,
+            link,
             endpoint,
             tls,
             database,
@@ -89,7 +99,7 @@ impl PostgresSource {
             server = endpoint.address(),
             slot = self.config.slot,
             position = %position,
-            pid = started.pid,
+            pid = link.pid(),
             "streaming"
         );
         if let Some(gap) = gap {
@@ -104,6 +114,7 @@ impl PostgresSource {
             tls,
             selector: selector.clone(),
             view: log.view.clone(),
+            pid: link.pid(),
         };
         let stop_monitor = CancellationToken::new();
         let watching = tokio::spawn(
@@ -115,22 +126,22 @@ impl PostgresSource {
             slot: self.config.slot.clone(),
             publication: self.config.publication.clone(),
             stall_timeout: self.options.stall_timeout,
+            progress_timeout: self.options.progress_timeout,
             until: self.options.once.then_some(log_end),
         };
         let assembler = Assembler::new(&database, selector, position);
-        let stream = Stream::new(started, assembler, self.config.max_message_bytes);
+        let stream = Stream::new(link, assembler, self.config.max_message_bytes);
         let result = stream.run(log, observed, &options).await;
         stop_monitor.cancel();
         if let Err(error) = watching.await {
             tracing::error!(error = %error, "the task that watches the server failed");
         }
-        result.map(drop)
+        Ok(result.map(drop)?)
     }
 }
 
 impl Source for PostgresSource {
-    async fn run(self, from: Option<Position>, log: &mut LogChannel) -> Result<(), SourceError> {
-        let from = own_position(from, self.options.word)?;
-        Ok(self.stream(from, log).await?)
+    async fn run(self, log: &mut LogChannel) -> Result<(), SourceError> {
+        self.stream(log).await
     }
 }

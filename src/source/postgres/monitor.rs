@@ -14,12 +14,12 @@ use tokio_postgres::error::SqlState;
 use tokio_util::sync::CancellationToken;
 
 use crate::config;
-use crate::position::LogPlace;
+use crate::position::{LogPlace, Lsn};
 use crate::telemetry::error_chain;
 use crate::telemetry::status::SourceView;
 
 use super::client::Endpoint;
-use super::control::Control;
+use super::control::{Control, Walsender};
 use super::error::PostgresError;
 use super::publication;
 use crate::source::select::Selector;
@@ -37,13 +37,21 @@ pub(super) struct Observed {
     pub(super) at: Option<Instant>,
     pub(super) wal_status: Option<String>,
     pub(super) active_pid: Option<i32>,
+    pub(super) log_end: Lsn,
+    /// Our stream's process.
+    pub(super) walsender: Option<Walsender>,
     pub(super) shutting_down: bool,
 }
 
 impl Observed {
     /// Whether the server still runs our stream's process: then its silence is work that yields nothing for us.
     pub(super) fn shows_alive(&self, pid: i32) -> bool {
-        self.active_pid == Some(pid) && self.at.is_some_and(|at| at.elapsed() < FRESH)
+        self.active_pid == Some(pid) && self.is_fresh()
+    }
+
+    /// Whether it says something about now.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.at.is_some_and(|at| at.elapsed() < FRESH)
     }
 }
 
@@ -55,6 +63,8 @@ pub(super) struct Monitor {
     pub(super) tls: Arc<ClientConfig>,
     pub(super) selector: Selector,
     pub(super) view: SourceView,
+    /// The server's process of the stream.
+    pub(super) pid: i32,
 }
 
 impl Monitor {
@@ -132,11 +142,14 @@ impl Monitor {
         let end = control.log_end().await?;
         self.view.log_files(vec![LogPlace { file: 0, offset: end.0 }]);
         if let Some(slot) = control.slot(&self.config.slot).await? {
+            let walsender = control.walsender(self.pid).await?;
             observed.send_modify(|observed| {
                 *observed = Observed {
                     at: Some(Instant::now()),
                     wal_status: slot.wal_status,
                     active_pid: slot.active_pid,
+                    log_end: end,
+                    walsender: Some(walsender),
                     shutting_down: false,
                 };
             });

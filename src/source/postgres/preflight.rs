@@ -1,5 +1,7 @@
 //! What `tailpost check` looks at on a PostgreSQL server.
 
+mod failover;
+
 use std::sync::Arc;
 
 use rustls::ClientConfig;
@@ -12,7 +14,7 @@ use crate::telemetry::error_chain;
 use super::client::{Endpoint, ReplicationClient};
 use super::control::{Control, session_attributes};
 use super::error::PostgresError;
-use super::setup::{Wanted, check_kind};
+use super::setup::{Wanted, check_kind, how_to_keep_slots};
 use super::{OLDEST_VERSION, publication};
 use crate::source::select::Selector;
 
@@ -26,7 +28,7 @@ pub async fn preflight(config: &config::Postgres) -> Vec<Finding> {
     let endpoints = Endpoint::all(&config.dsn);
     let several = endpoints.len() > 1;
     for endpoint in endpoints {
-        match look(config, &endpoint, &tls, &mut findings).await {
+        match look(config, &endpoint, several, &tls, &mut findings).await {
             Ok(()) => {}
             // With several servers one may be away, or not be the primary.
             Err(error) if several && error.recovery() == Recovery::Retry => {
@@ -47,18 +49,24 @@ pub async fn preflight(config: &config::Postgres) -> Vec<Finding> {
 async fn look(
     config: &config::Postgres,
     endpoint: &Endpoint,
+    several: bool,
     tls: &Arc<ClientConfig>,
     findings: &mut Vec<Finding>,
 ) -> Result<(), PostgresError> {
     let control = Control::connect(&config.dsn, endpoint, tls).await?;
-    session_attributes(
-        config.dsn.config.get_target_session_attrs(),
-        control.in_recovery().await?,
-    )?;
+    let in_recovery = control.in_recovery().await?;
+    // With several, a standby is looked at for the day when it is promoted, also where no reading from it is wanted.
+    if !(several && in_recovery) {
+        session_attributes(config.dsn.config.get_target_session_attrs(), in_recovery)?;
+    }
     let version = control.setting("server_version").await?;
     let subject = format!("PostgreSQL {}", endpoint.address());
     if control.version() < OLDEST_VERSION {
         return Err(PostgresError::Version { found: version });
+    }
+    if several && in_recovery {
+        findings.push(Finding::good(subject, format!("version {version}, a standby")));
+        return failover::standby(&control, config, findings).await;
     }
     findings.push(Finding::good(subject, format!("version {version}")));
     settings(&control, findings).await?;
@@ -143,7 +151,11 @@ async fn settings(control: &Control, findings: &mut Vec<Finding>) -> Result<(), 
 
 async fn slot(control: &Control, config: &config::Postgres, findings: &mut Vec<Finding>) -> Result<(), PostgresError> {
     let name = &config.slot;
-    let Some(slot) = control.slot(name).await? else {
+    let slot = control.slot(name).await?;
+    if !control.in_recovery().await? {
+        failover::primary(control, config, slot.as_ref(), findings).await?;
+    }
+    let Some(slot) = slot else {
         findings.push(if config.create {
             Finding::good(
                 "slot",
@@ -161,6 +173,7 @@ async fn slot(control: &Control, config: &config::Postgres, findings: &mut Vec<F
         create: config.create,
         start: config.start,
         word: OperatorWord::Nothing,
+        how_to_keep_slots: how_to_keep_slots(control.version()),
     };
     if let Err(error) = check_kind(&slot, wanted) {
         findings.push(Finding::bad("slot", error_chain(&error)));

@@ -8,16 +8,19 @@ use crate::config::Start;
 use crate::position::{Lsn, PostgresPosition};
 use crate::source::OperatorWord;
 
-use super::control::SlotFacts;
+use super::control::{SLOTS_FOLLOW, SlotFacts};
 use super::error::PostgresError;
+use super::timeline::{History, carry_over};
 
 /// The cluster, from `IDENTIFY_SYSTEM`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ServerFacts {
     pub(super) system_identifier: u64,
     pub(super) timeline: u32,
     /// End of the flushed log.
     pub(super) log_end: Lsn,
+    /// Where its timeline came from, or why that could not be read.
+    pub(super) history: Result<History, String>,
 }
 
 /// How to begin.
@@ -45,30 +48,28 @@ pub(super) struct Wanted<'a> {
     pub(super) create: bool,
     pub(super) start: Start,
     pub(super) word: OperatorWord,
+    /// What an administrator does for a slot to be there after a promotion; depends on the server's version.
+    pub(super) how_to_keep_slots: &'static str,
 }
 
 /// # Errors
 /// Each names what is missing or contradicts, and the remedy.
 pub(super) fn plan(
     saved: Option<&PostgresPosition>,
-    server: ServerFacts,
+    server: &ServerFacts,
     slot: Option<&SlotFacts>,
     wanted: Wanted<'_>,
 ) -> Result<Plan, PostgresError> {
-    if let Some(slot) = slot {
-        check_kind(slot, wanted)?;
-    }
-    let accept = wanted.word == OperatorWord::AcceptGap;
     let saved = saved.filter(|_| wanted.word != OperatorWord::FromSlot);
-    // An error is the answer, unless the operator accepted what it says.
-    let unless_accepted = |error: PostgresError| {
-        if accept {
-            Ok(Some(error.to_string()))
-        } else {
-            Err(error)
-        }
+    // A gap's text is the error that would have ended the start.
+    let unless_accepted = |error: PostgresError| match wanted.word {
+        OperatorWord::AcceptGap => Ok(Some(error.to_string())),
+        _ => Err(error),
     };
     let mut gap = None;
+    // Where an accepted gap ends at the earliest: what lies before is done.
+    let mut done = Lsn::ZERO;
+    let mut carried = None;
     if let Some(saved) = saved {
         if saved.system_identifier != server.system_identifier {
             return Err(PostgresError::OtherServer {
@@ -76,14 +77,26 @@ pub(super) fn plan(
                 saved: saved.system_identifier,
             });
         }
-        if saved.timeline != server.timeline {
-            gap = unless_accepted(PostgresError::Timeline {
-                found: server.timeline,
-                timeline: saved.timeline,
-                saved: saved.base,
-                reason: "the server was promoted or restored since then".to_owned(),
-            })?;
+        match carry_over(saved, server) {
+            Ok(position) => carried = Some(position),
+            // The primary that was replaced may go on writing; what it writes is nobody's gap.
+            Err(error @ PostgresError::OlderTimeline { .. }) => return Err(error),
+            Err(error) => {
+                if let PostgresError::PastSwitchPoint { resume, .. } = error {
+                    done = resume;
+                }
+                gap = unless_accepted(error)?;
+            }
         }
+    }
+    let promoted = saved.filter(|saved| saved.timeline != server.timeline);
+    if let Some(error) = promoted.and_then(|saved| not_synchronised(saved, server, slot, wanted)) {
+        let drop_first = slot.is_some();
+        let gap = unless_accepted(error)?;
+        return make(saved, server, wanted, drop_first, gap);
+    }
+    if let Some(slot) = slot {
+        check_kind(slot, wanted)?;
     }
     let Some(slot) = slot else {
         if let Some(saved) = saved {
@@ -92,28 +105,15 @@ pub(super) fn plan(
                 saved: saved.clone(),
             })?;
         }
-        if !wanted.create {
-            return Err(PostgresError::SlotMissing {
-                slot: wanted.slot.to_owned(),
-            });
-        }
-        return Ok(Plan::MakeSlot {
-            drop_first: false,
-            from: new_start(saved, server, wanted)?,
-            gap,
-        });
+        return make(saved, server, wanted, false, gap);
     };
-    if let Some(reason) = invalidation(slot) {
+    if let Some(reason) = slot.invalidation() {
         let error = PostgresError::SlotInvalidated {
             slot: wanted.slot.to_owned(),
             reason,
         };
         let gap = unless_accepted(error)?;
-        return Ok(Plan::MakeSlot {
-            drop_first: true,
-            from: new_start(saved, server, wanted)?,
-            gap,
-        });
+        return make(saved, server, wanted, true, gap);
     }
     let confirmed = slot.confirmed.unwrap_or(Lsn::ZERO);
     let at = |base| PostgresPosition {
@@ -123,7 +123,9 @@ pub(super) fn plan(
         partial: None,
         last_event_end: Lsn::ZERO,
     };
-    let position = match saved {
+    let position = match carried {
+        // The timelines do not fit, and that was accepted.
+        None if saved.is_some() => at(confirmed.max(done)),
         // The word means the slot, whatever the file says of a first start.
         None if wanted.word == OperatorWord::FromSlot => at(confirmed),
         None => match wanted.start {
@@ -139,34 +141,80 @@ pub(super) fn plan(
             Start::Lsn(start) => at(start),
         },
         // We save before we confirm, so the slot can never be ahead of us by our own doing.
-        Some(saved) if confirmed > saved.base => {
+        Some(carried) if confirmed > carried.base => {
             let error = PostgresError::SlotAhead {
                 slot: wanted.slot.to_owned(),
                 confirmed,
-                saved: saved.base,
+                saved: carried.base,
             };
             gap = unless_accepted(error)?;
             at(confirmed)
         }
-        // On a new timeline our place means nothing: what was written below it there would be passed over.
-        Some(_) if gap.is_some() => at(confirmed),
-        Some(saved) if saved.base > server.log_end => {
+        Some(carried) if carried.base > server.log_end => {
             gap = unless_accepted(PostgresError::BeyondLog {
-                saved: saved.base,
+                saved: carried.base,
                 end: server.log_end,
             })?;
             at(confirmed)
         }
-        Some(saved) => PostgresPosition {
-            timeline: server.timeline,
-            ..saved.clone()
-        },
+        Some(carried) => carried,
     };
     Ok(Plan::Resume { position, gap })
 }
 
+fn make(
+    saved: Option<&PostgresPosition>,
+    server: &ServerFacts,
+    wanted: Wanted<'_>,
+    drop_first: bool,
+    gap: Option<String>,
+) -> Result<Plan, PostgresError> {
+    if !wanted.create && !drop_first {
+        return Err(PostgresError::SlotMissing {
+            slot: wanted.slot.to_owned(),
+        });
+    }
+    Ok(Plan::MakeSlot {
+        drop_first,
+        from: new_start(saved, server, wanted)?,
+        gap,
+    })
+}
+
+/// What an administrator does for a slot to be there after a promotion.
+pub(super) fn how_to_keep_slots(version: u32) -> &'static str {
+    if version >= SLOTS_FOLLOW {
+        "let the slot be one with failover (ALTER_REPLICATION_SLOT ... (FAILOVER true)), and set sync_replication_slots = on, hot_standby_feedback = on and a dbname in primary_conninfo on the standby"
+    } else {
+        "upgrade: from PostgreSQL 17 on a standby can keep slots in step"
+    }
+}
+
+/// Why the slot did not come through the promotion, where it did not.
+fn not_synchronised(
+    saved: &PostgresPosition,
+    server: &ServerFacts,
+    slot: Option<&SlotFacts>,
+    wanted: Wanted<'_>,
+) -> Option<PostgresError> {
+    let found = match slot {
+        None => "does not exist".to_owned(),
+        // The server drops such a slot with the worker that made it, or is about to.
+        Some(slot) if slot.synced && slot.temporary => "is only temporary".to_owned(),
+        Some(slot) if slot.synced => format!("is invalid ({})", slot.invalidation()?),
+        Some(_) => return None,
+    };
+    Some(PostgresError::SlotNotSynchronised {
+        slot: wanted.slot.to_owned(),
+        found,
+        timeline: server.timeline,
+        saved: saved.base,
+        how: wanted.how_to_keep_slots,
+    })
+}
+
 /// Where a slot that is yet to be made is to be read from: it has nothing that is older than itself.
-fn new_start(saved: Option<&PostgresPosition>, server: ServerFacts, wanted: Wanted<'_>) -> Result<Lsn, PostgresError> {
+fn new_start(saved: Option<&PostgresPosition>, server: &ServerFacts, wanted: Wanted<'_>) -> Result<Lsn, PostgresError> {
     match wanted.start {
         Start::Lsn(start) if saved.is_none() && wanted.word == OperatorWord::Nothing => {
             if start < server.log_end {
@@ -222,203 +270,5 @@ pub(super) fn check_kind(slot: &SlotFacts, wanted: Wanted<'_>) -> Result<(), Pos
     }
 }
 
-fn invalidation(slot: &SlotFacts) -> Option<String> {
-    match (&slot.invalidation_reason, slot.wal_status.as_deref()) {
-        (Some(reason), _) => Some(reason.clone()),
-        (None, Some("lost")) => Some("wal_status is lost".to_owned()),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn slot() -> SlotFacts {
-        SlotFacts {
-            plugin: Some("pgoutput".to_owned()),
-            database: Some("shop".to_owned()),
-            active_pid: None,
-            confirmed: Some(Lsn(100)),
-            wal_status: Some("reserved".to_owned()),
-            invalidation_reason: None,
-            two_phase: false,
-            temporary: false,
-            catalog_xmin_age: Some(1),
-        }
-    }
-
-    fn saved(base: u64) -> PostgresPosition {
-        PostgresPosition {
-            system_identifier: 7,
-            timeline: 1,
-            base: Lsn(base),
-            partial: None,
-            last_event_end: Lsn::ZERO,
-        }
-    }
-
-    const SERVER: ServerFacts = ServerFacts {
-        system_identifier: 7,
-        timeline: 1,
-        log_end: Lsn(1000),
-    };
-
-    fn wanted(word: OperatorWord) -> Wanted<'static> {
-        Wanted {
-            slot: "s",
-            database: "shop",
-            create: true,
-            start: Start::Earliest,
-            word,
-        }
-    }
-
-    fn base_of(plan: Result<Plan, PostgresError>) -> (u64, bool) {
-        match plan.expect("a plan") {
-            Plan::Resume { position, gap } => (position.base.0, gap.is_some()),
-            Plan::MakeSlot { .. } => panic!("the slot is there"),
-        }
-    }
-
-    #[test]
-    fn the_checkpoint_wins_over_a_slot_that_is_behind_it() {
-        assert_eq!(
-            base_of(plan(
-                Some(&saved(150)),
-                SERVER,
-                Some(&slot()),
-                wanted(OperatorWord::Nothing)
-            )),
-            (150, false)
-        );
-    }
-
-    #[test]
-    fn without_a_checkpoint_the_slot_says_where_to_go_on() {
-        assert_eq!(
-            base_of(plan(None, SERVER, Some(&slot()), wanted(OperatorWord::Nothing))),
-            (100, false)
-        );
-    }
-
-    #[test]
-    fn a_slot_ahead_of_the_checkpoint_halts_until_the_gap_is_accepted() {
-        let error = plan(Some(&saved(99)), SERVER, Some(&slot()), wanted(OperatorWord::Nothing)).expect_err("a gap");
-        let text = error.to_string();
-        assert!(
-            text.contains("0/64") && text.contains("0/63") && text.contains("--accept-gap"),
-            "{text}"
-        );
-        assert_eq!(
-            base_of(plan(
-                Some(&saved(99)),
-                SERVER,
-                Some(&slot()),
-                wanted(OperatorWord::AcceptGap)
-            )),
-            (100, true)
-        );
-    }
-
-    #[test]
-    fn a_lost_slot_halts_and_a_missing_one_is_made() {
-        assert!(matches!(
-            plan(Some(&saved(99)), SERVER, None, wanted(OperatorWord::Nothing)),
-            Err(PostgresError::SlotLost { .. })
-        ));
-        assert_eq!(
-            plan(None, SERVER, None, wanted(OperatorWord::Nothing)).expect("a plan"),
-            Plan::MakeSlot {
-                drop_first: false,
-                from: Lsn::ZERO,
-                gap: None
-            }
-        );
-    }
-
-    #[test]
-    fn another_server_is_never_accepted_as_a_gap() {
-        let other = ServerFacts {
-            system_identifier: 8,
-            ..SERVER
-        };
-        for word in [OperatorWord::Nothing, OperatorWord::AcceptGap] {
-            let error = plan(Some(&saved(150)), other, Some(&slot()), wanted(word)).expect_err("another server");
-            assert!(error.to_string().contains("--from-slot"), "{error}");
-        }
-        assert_eq!(
-            base_of(plan(
-                Some(&saved(150)),
-                other,
-                Some(&slot()),
-                wanted(OperatorWord::FromSlot)
-            )),
-            (100, false)
-        );
-    }
-
-    #[test]
-    fn a_slot_of_another_kind_is_refused_with_its_remedy() {
-        let of = |change: fn(&mut SlotFacts)| {
-            let mut slot = slot();
-            change(&mut slot);
-            plan(None, SERVER, Some(&slot), wanted(OperatorWord::AcceptGap))
-                .expect_err("another kind")
-                .to_string()
-        };
-        assert!(of(|slot| slot.plugin = Some("wal2json".to_owned())).contains("wal2json"));
-        assert!(of(|slot| slot.plugin = None).contains("physical"));
-        assert!(of(|slot| slot.database = Some("other".to_owned())).contains("`other`"));
-        assert!(of(|slot| slot.two_phase = true).contains("two_phase"));
-        assert!(of(|slot| slot.temporary = true).contains("temporary"));
-    }
-
-    #[test]
-    fn an_invalidated_slot_names_the_reason() {
-        let lost = SlotFacts {
-            wal_status: Some("lost".to_owned()),
-            ..slot()
-        };
-        let error = plan(Some(&saved(150)), SERVER, Some(&lost), wanted(OperatorWord::Nothing)).expect_err("lost");
-        assert!(error.to_string().contains("wal_status is lost"), "{error}");
-        let reason = SlotFacts {
-            invalidation_reason: Some("idle_timeout".to_owned()),
-            ..slot()
-        };
-        let error = plan(None, SERVER, Some(&reason), wanted(OperatorWord::Nothing)).expect_err("lost");
-        assert!(error.to_string().contains("idle_timeout"), "{error}");
-    }
-
-    #[test]
-    fn a_position_beyond_the_log_halts() {
-        assert!(matches!(
-            plan(Some(&saved(2000)), SERVER, Some(&slot()), wanted(OperatorWord::Nothing)),
-            Err(PostgresError::BeyondLog { .. })
-        ));
-    }
-
-    #[test]
-    fn a_start_is_heeded_only_without_a_checkpoint() {
-        let at = |start| Wanted {
-            start,
-            ..wanted(OperatorWord::Nothing)
-        };
-        assert_eq!(
-            base_of(plan(None, SERVER, Some(&slot()), at(Start::Latest))),
-            (1000, false)
-        );
-        assert_eq!(
-            base_of(plan(None, SERVER, Some(&slot()), at(Start::Lsn(Lsn(500))))),
-            (500, false)
-        );
-        assert_eq!(
-            base_of(plan(Some(&saved(150)), SERVER, Some(&slot()), at(Start::Latest))),
-            (150, false)
-        );
-        assert!(matches!(
-            plan(None, SERVER, Some(&slot()), at(Start::Lsn(Lsn(50)))),
-            Err(PostgresError::StartTooEarly { .. })
-        ));
-    }
-}
+mod tests;

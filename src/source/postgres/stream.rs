@@ -4,49 +4,38 @@
 //! reading, while a batch waits for room, and after the stop until the last saved position was confirmed. In each the
 //! server is told our position on a timer, since it ends a connection that is silent for `wal_sender_timeout`.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::mem;
+use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
-use postgres_protocol::message::frontend;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use bytes::Buf;
 use tokio::sync::watch;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
+use crate::failpoint;
 use crate::position::{Lsn, Position};
 use crate::source::{LogBatch, LogChannel};
 
 use super::assemble::Assembler;
-use super::client::{Started, parse_report, reading, show_notice};
+use super::client::{parse_report, show_notice};
+use super::control::{Walsender, is_endangered};
 use super::error::PostgresError;
+use super::link::{Link, STATUS_INTERVAL, frame_header};
 use super::monitor::Observed;
 use super::oversized::{self, HEAD_BYTES};
-use super::wire::{ReplicationMessage, StandbyStatus};
-use crate::source::transport::Transport;
+use super::progress::Progress;
+use super::wire::ReplicationMessage;
 
-/// How often the server is told our position unasked: well below the 10 s that we ask for as `wal_sender_timeout`, and
-/// below any that an administrator would set.
-const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// The server sends a keep-alive at half its `wal_sender_timeout`; after this silence it is asked, and after three times
 /// this it is taken for dead unless it shows itself alive elsewhere.
 const SILENCE: Duration = Duration::from_secs(10);
-const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a batch may wait for room while the slot is about to be lost.
 const ENDANGERED_PATIENCE: Duration = Duration::from_secs(5);
-/// For the server to stop sending and close its side.
-const FAREWELL: Duration = Duration::from_secs(2);
-/// A read of this size says that more is waiting.
-const BACKLOG_READ: usize = 16 << 10;
-/// The server sends each message by a call of its own, and waking us at each takes most of its time. Letting the data of
-/// a backlog gather for this long makes the server some three times faster.
-const GATHER: Duration = Duration::from_millis(1);
-const IDLE_CHUNK: usize = 16 << 10;
-const BUSY_CHUNK: usize = 256 << 10;
-/// Memory for a large frame grows with what has come of it, never by its length field alone.
-const LARGE_STEP: usize = 4 << 20;
 /// Frames that are no data: errors and notices.
 const MAX_REPORT: u64 = 1 << 20;
 const BATCH_EVENTS: usize = 1024;
 const BATCH_BYTES: usize = 1 << 20;
+/// CopyData's header, and a keep-alive in it.
+const KEEP_ALIVE_FRAME: u64 = 5 + 18;
 /// CopyData's header, and XLogData's in front of the payload.
 const XLOG_DATA_OVERHEAD: u64 = 5 + 25;
 
@@ -60,20 +49,19 @@ pub(super) enum End {
 
 #[derive(Debug)]
 pub(super) struct Stream {
-    transport: Transport,
-    /// The server process at the other end.
-    pid: i32,
-    buffer: BytesMut,
+    link: Link,
     assembler: Assembler,
     /// Rest of an oversized frame that is being thrown away.
     discard: u64,
     message_limit: u64,
     confirmed: Lsn,
-    last_read: usize,
-    heard: Instant,
     reply_due: bool,
+    progress: Progress,
+    /// Something has come since that was last noted.
+    progressed: bool,
+    /// It may stand in the status that nothing comes.
+    troubled: bool,
     status_timer: Interval,
-    out: BytesMut,
 }
 
 /// What a stream needs to know beside its socket.
@@ -82,28 +70,28 @@ pub(super) struct StreamOptions {
     pub(super) slot: String,
     pub(super) publication: String,
     pub(super) stall_timeout: Duration,
+    /// How long nothing may come while the server's log moves and nothing explains it.
+    pub(super) progress_timeout: Duration,
     /// End when everything before this was handed over.
     pub(super) until: Option<Lsn>,
 }
 
 impl Stream {
-    pub(super) fn new(started: Started, assembler: Assembler, message_limit: u64) -> Self {
-        let Started { transport, buffer, pid } = started;
+    pub(super) fn new(link: Link, assembler: Assembler, message_limit: u64) -> Self {
         let mut status_timer = interval(STATUS_INTERVAL);
         status_timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
-            transport,
-            pid,
-            buffer,
+            link,
             assembler,
             discard: 0,
             message_limit,
             confirmed: Lsn::ZERO,
-            last_read: 0,
-            heard: Instant::now(),
             reply_due: false,
+            progress: Progress::new(),
+            progressed: false,
+            // By a former connection.
+            troubled: true,
             status_timer,
-            out: BytesMut::with_capacity(64),
         }
     }
 
@@ -117,12 +105,13 @@ impl Stream {
     ) -> Result<End, PostgresError> {
         let end = loop {
             let more = self.parse(options)?;
+            self.note_progress(log);
             if self.reply_due {
                 self.send_status(false).await?;
             }
             if let Some(batch) = self.assembler.take_batch() {
                 match self.hand_over(batch, log, &mut observed, options).await? {
-                    HandOver::Done => {}
+                    HandOver::Done => self.progress.moved(),
                     HandOver::Stopped => break End::Stopped,
                     HandOver::GivenUp { batch, error } => return self.give_way(batch, error, log).await,
                 }
@@ -137,11 +126,14 @@ impl Stream {
                 biased; // the server's patience before more data
                 () = log.stop.cancelled() => break End::Stopped,
                 Ok(()) = log.confirmed.changed() => self.confirm(log).await?,
-                Ok(()) = observed.changed() => leave_if_shutting_down(&observed)?,
-                _ = self.status_timer.tick() => self.tick(&observed).await?,
-                read = read(&mut self.transport, &mut self.buffer, self.last_read, self.discard) => {
-                    self.last_read = read?;
-                    self.heard = Instant::now();
+                Ok(()) = observed.changed() => {
+                    leave_if_shutting_down(&observed)?;
+                    self.progressed |= self.progress.observe(observed.borrow().log_end, self.assembler.base());
+                }
+                _ = self.status_timer.tick() => self.tick(&observed, log, options).await?,
+                read = self.link.read(self.discard) => {
+                    read?;
+                    self.progressed |= self.is_inside_data();
                 }
             }
         };
@@ -170,7 +162,7 @@ impl Stream {
                 Ok(()) = observed.changed() => {
                     leave_if_shutting_down(observed)?;
                     let status = observed.borrow().wal_status.clone();
-                    let endangered = status.filter(|status| status == "unreserved" || status == "lost");
+                    let endangered = status.filter(|status| is_endangered(status));
                     // A sink that is slow and moves is let go on: a new connection would make the server read much again.
                     if let Some(status) = endangered.filter(|_| since.elapsed() >= ENDANGERED_PATIENCE) {
                         break PostgresError::SlotEndangered { slot: options.slot.clone(), status };
@@ -197,7 +189,7 @@ impl Stream {
     ) -> Result<End, PostgresError> {
         tracing::warn!(error = %error, "connection closed until there is room");
         log.view.waiting(error.to_string());
-        self.close().await;
+        self.link.close().await;
         tokio::select! {
             biased; // a stop ends the wait: the batch will be read again
             () = log.stop.cancelled() => {}
@@ -214,43 +206,82 @@ impl Stream {
         let base = position.base.min(self.assembler.base());
         if base > self.confirmed {
             self.confirmed = base;
+            failpoint::hit("before_confirm");
             self.send_status(false).await?;
+            failpoint::hit("after_confirm");
             log.view.confirmed();
         }
         Ok(())
     }
 
-    async fn tick(&mut self, observed: &watch::Receiver<Observed>) -> Result<(), PostgresError> {
-        let silence = self.heard.elapsed();
-        if silence >= SILENCE * 3 && !observed.borrow().shows_alive(self.pid) {
+    async fn tick(
+        &mut self,
+        observed: &watch::Receiver<Observed>,
+        log: &LogChannel,
+        options: &StreamOptions,
+    ) -> Result<(), PostgresError> {
+        let silence = self.link.silence();
+        if silence >= SILENCE * 3 && !observed.borrow().shows_alive(self.link.pid()) {
             return Err(PostgresError::Silent { silence });
         }
-        self.send_status(silence >= SILENCE).await
+        let stalled = self.progress.stalled();
+        if let Some(stalled) = stalled.filter(|stalled| *stalled >= options.progress_timeout) {
+            self.explain(stalled, &observed.borrow(), log)?;
+        }
+        // Asked, the server tells how far it has read; by itself it says nothing while it has nothing for us.
+        let ask = silence >= SILENCE || stalled.is_some_and(|stalled| stalled >= STATUS_INTERVAL);
+        self.send_status(ask).await
+    }
+
+    /// Says why nothing comes while the log moves.
+    ///
+    /// # Errors
+    /// Nothing shows why: another connection may do better.
+    fn explain(&mut self, stalled: Duration, observed: &Observed, log: &LogChannel) -> Result<(), PostgresError> {
+        match &observed.walsender {
+            _ if !observed.is_fresh() => Ok(()),
+            // Much log that holds nothing for us, or a large transaction: another connection would begin it anew.
+            None | Some(Walsender::AtWork) => Ok(()),
+            Some(Walsender::HeldBack(reason)) => {
+                self.troubled = true;
+                if log.view.trouble(Some(reason.clone())) {
+                    tracing::warn!(reason, "nothing comes though the server's log moves");
+                }
+                Ok(())
+            }
+            Some(Walsender::Waits | Walsender::Gone) => {
+                let error = PostgresError::NoProgress {
+                    stalled,
+                    log_end: observed.log_end,
+                    received: self.assembler.base(),
+                    pid: self.link.pid(),
+                };
+                log.view.trouble(Some(error.to_string()));
+                Err(error)
+            }
+        }
+    }
+
+    fn note_progress(&mut self, log: &LogChannel) {
+        if !mem::take(&mut self.progressed) {
+            return;
+        }
+        self.progress.moved();
+        if mem::take(&mut self.troubled) && log.view.trouble(None) {
+            tracing::info!("something comes again");
+        }
+    }
+
+    /// Whether what was read is part of a frame that is longer than a keep-alive.
+    fn is_inside_data(&self) -> bool {
+        let header = frame_header(&self.link.buffer);
+        self.discard > 0 || header.is_ok_and(|header| header.is_some_and(|(_, total)| total > KEEP_ALIVE_FRAME))
     }
 
     async fn send_status(&mut self, ask_reply: bool) -> Result<(), PostgresError> {
         self.reply_due = false;
-        let mut body = BytesMut::with_capacity(64);
         let received = self.assembler.base().max(self.confirmed);
-        let status = StandbyStatus {
-            written: received,
-            flushed: self.confirmed,
-            applied: self.confirmed,
-            clock_us: unix_now_us(),
-            reply_requested: ask_reply,
-        };
-        status.encode(&mut body);
-        let writing = |source| PostgresError::Io {
-            action: "write to PostgreSQL",
-            source,
-        };
-        self.out.clear();
-        frontend::CopyData::new(body).map_err(writing)?.write(&mut self.out);
-        match timeout(WRITE_TIMEOUT, self.transport.write_all(&self.out)).await {
-            Ok(written) => written.map_err(writing)?,
-            Err(_) => return Err(PostgresError::Silent { silence: WRITE_TIMEOUT }),
-        }
-        self.transport.flush().await.map_err(writing)
+        self.link.send_status(received, self.confirmed, ask_reply).await
     }
 
     /// Keeps the connection until the last position was saved and confirmed.
@@ -269,29 +300,8 @@ impl Stream {
                 }
             }
         }
-        self.close().await;
+        self.link.close().await;
         Ok(())
-    }
-
-    /// Ends the connection. The server frees the slot when it sees it; that it may be gone already is no matter.
-    async fn close(mut self) {
-        self.out.clear();
-        frontend::copy_done(&mut self.out);
-        frontend::terminate(&mut self.out);
-        let farewell = async {
-            self.transport.write_all(&self.out).await?;
-            self.transport.flush().await?;
-            // Closing with data unread would reset the connection, and the server could lose our last confirmation.
-            loop {
-                self.buffer.clear();
-                if self.transport.read_buf(&mut self.buffer).await? == 0 {
-                    return Ok::<_, std::io::Error>(());
-                }
-            }
-        };
-        if let Ok(Err(error)) = timeout(FAREWELL, farewell).await {
-            tracing::debug!(error = %error, "connection was gone before it was closed");
-        }
     }
 
     /// Reads all whole frames, as far as a batch goes. True: more whole frames may be waiting.
@@ -303,14 +313,14 @@ impl Stream {
             if self.discard > 0 {
                 let now = usize::try_from(self.discard)
                     .unwrap_or(usize::MAX)
-                    .min(self.buffer.len());
-                self.buffer.advance(now);
+                    .min(self.link.buffer.len());
+                self.link.buffer.advance(now);
                 self.discard -= now as u64;
                 if self.discard > 0 {
                     return Ok(false);
                 }
             }
-            let Some((tag, total)) = frame_header(&self.buffer)? else {
+            let Some((tag, total)) = frame_header(&self.link.buffer)? else {
                 return Ok(false);
             };
             if tag == b'd' && total.saturating_sub(XLOG_DATA_OVERHEAD) > self.message_limit {
@@ -329,11 +339,11 @@ impl Stream {
             }
             let Some(length) = usize::try_from(total)
                 .ok()
-                .filter(|length| *length <= self.buffer.len())
+                .filter(|length| *length <= self.link.buffer.len())
             else {
                 return Ok(false);
             };
-            let mut frame = self.buffer.split_to(length).freeze();
+            let mut frame = self.link.buffer.split_to(length).freeze();
             match tag {
                 b'd' => {
                     frame.advance(5);
@@ -367,10 +377,14 @@ impl Stream {
                 clock_us,
                 payload,
                 ..
-            } => self.assembler.apply(start, clock_us, &payload),
+            } => {
+                self.progressed = true;
+                self.assembler.apply(start, clock_us, &payload)
+            }
             ReplicationMessage::KeepAlive {
                 end, reply_requested, ..
             } => {
+                self.progressed |= self.progress.keep_alive(end, self.assembler.base());
                 self.assembler.keep_alive(end);
                 self.reply_due |= reply_requested;
                 Ok(())
@@ -380,12 +394,13 @@ impl Stream {
 
     /// Begins to discard a frame that is over the limit.
     fn oversized(&mut self, total: u64) -> Result<Oversize, PostgresError> {
-        if self.buffer.len() < HEAD_BYTES && (self.buffer.len() as u64) < total {
+        if self.link.buffer.len() < HEAD_BYTES && (self.link.buffer.len() as u64) < total {
             return Ok(Oversize::HeadMissing);
         }
         let head = self
+            .link
             .buffer
-            .get(5..self.buffer.len().min(HEAD_BYTES))
+            .get(5..self.link.buffer.len().min(HEAD_BYTES))
             .unwrap_or_default();
         let Some((start, clock_us, head)) = oversized::parse(head) else {
             // Descriptions of tables and the like are no data; they have a limit of their own.
@@ -425,56 +440,6 @@ enum Oversize {
     HeadMissing,
     /// It is neither.
     Kept,
-}
-
-/// Cancel safe: what was read is in the buffer.
-async fn read(
-    transport: &mut Transport,
-    buffer: &mut BytesMut,
-    last_read: usize,
-    discard: u64,
-) -> Result<usize, PostgresError> {
-    let busy = last_read >= BACKLOG_READ;
-    if busy && transport.gathers() {
-        sleep(GATHER).await;
-    }
-    let missing = match frame_header(buffer) {
-        Ok(Some((_, total))) if discard == 0 => usize::try_from(total)
-            .unwrap_or(LARGE_STEP)
-            .saturating_sub(buffer.len())
-            .min(LARGE_STEP),
-        _ => 0,
-    };
-    let chunk = if busy { BUSY_CHUNK } else { IDLE_CHUNK };
-    if buffer.capacity() - buffer.len() < chunk / 4 || buffer.capacity() - buffer.len() < missing {
-        buffer.reserve(chunk.max(missing));
-    }
-    match transport.read_buf(buffer).await {
-        Ok(0) => Err(PostgresError::Closed),
-        Ok(read) => Ok(read),
-        Err(source) => Err(reading(source)),
-    }
-}
-
-/// Tag and whole length of the frame at the buffer's head, once both are here.
-fn frame_header(buffer: &[u8]) -> Result<Option<(u8, u64)>, PostgresError> {
-    let Some((&[tag, a, b, c, d], _)) = buffer.split_first_chunk::<5>() else {
-        return Ok(None);
-    };
-    let length = u64::from(u32::from_be_bytes([a, b, c, d]));
-    if !(4..=i32::MAX as u64).contains(&length) {
-        return Err(PostgresError::Frame {
-            tag,
-            length,
-            limit: i32::MAX as u64,
-        });
-    }
-    Ok(Some((tag, length + 1)))
-}
-
-fn unix_now_us() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn leave_if_shutting_down(observed: &watch::Receiver<Observed>) -> Result<(), PostgresError> {

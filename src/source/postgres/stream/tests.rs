@@ -1,7 +1,8 @@
 //! What a server, or something that claims to be one, can do to the socket. The other end of a socket pair plays it, so
 //! that each byte is ours to choose; streams of real servers are elsewhere.
 
-use bytes::BufMut;
+use bytes::{BufMut, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -11,7 +12,9 @@ use super::*;
 use crate::config::PrefixPattern;
 use crate::event::Change;
 use crate::position::PostgresPosition;
+use crate::source::postgres::client::Started;
 use crate::source::select::Selector;
+use crate::source::transport::Transport;
 use crate::source::{BatchSender, LogBatch};
 use crate::telemetry::status::{PipelineStatus, SourceView, State};
 
@@ -50,15 +53,17 @@ fn start(room: usize) -> Peer {
     let mut log = LogChannel {
         batches: BatchSender::new(sender, None),
         confirmed,
+        claim: crate::source::Claim::Known { shared: false },
         stop: stop.clone(),
         view: SourceView::new(std::sync::Arc::clone(&status)),
     };
-    let stream = Stream::new(started, Assembler::new("d", selector, position), LIMIT);
+    let stream = Stream::new(Link::new(started), Assembler::new("d", selector, position), LIMIT);
     let stream = tokio::spawn(async move {
         let options = StreamOptions {
             slot: "s".to_owned(),
             publication: "p".to_owned(),
             stall_timeout: Duration::from_secs(60),
+            progress_timeout: Duration::from_secs(60),
             until: None,
         };
         stream.run(&mut log, observed_receiver, &options).await
@@ -268,7 +273,7 @@ async fn a_message_over_the_limit_is_named_and_not_kept() {
     let Change::Oversized(oversized) = &events[0].change else {
         panic!("too large")
     };
-    assert_eq!((oversized.name.as_str(), oversized.limit), ("outbox", LIMIT));
+    assert_eq!((oversized.origin.name(), oversized.limit), ("outbox", LIMIT));
     assert!(matches!(events[1].change, Change::Message(_)));
 }
 
@@ -352,4 +357,98 @@ async fn a_server_that_shuts_down_is_left_though_the_sink_is_stuck() {
     status_update(&mut peer.server).await;
     peer.observed.send_modify(|observed| observed.shutting_down = true);
     assert!(matches!(peer.stream.await.unwrap(), Err(PostgresError::ShuttingDown)));
+}
+
+/// The server as the monitor sees it now.
+fn seen(log_end: u64, walsender: Walsender) -> Observed {
+    Observed {
+        at: Some(Instant::now()),
+        active_pid: Some(42),
+        log_end: Lsn(log_end),
+        walsender: Some(walsender),
+        ..Observed::default()
+    }
+}
+
+impl Peer {
+    /// Lets so many seconds pass in which the server's log moves, and answers each status with `reply`.
+    async fn seconds(&mut self, seconds: u64, walsender: &Walsender, mut reply: impl FnMut(u64) -> Option<Vec<u8>>) {
+        for second in 0..seconds {
+            self.observed
+                .send_replace(seen(100_000 + second * 1_000, walsender.clone()));
+            status_update(&mut self.server).await;
+            if let Some(reply) = reply(second) {
+                self.server.write_all(&reply).await.unwrap();
+            }
+        }
+    }
+
+    /// Lets time pass until the stream has ended.
+    async fn ended(self, walsender: Walsender) -> PostgresError {
+        while !self.stream.is_finished() {
+            self.observed.send_replace(seen(900_000, walsender.clone()));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        self.stream.await.unwrap().unwrap_err()
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        self.status.enter(State::Streaming);
+        self.status.snapshot().ready
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_waits_while_its_log_moves_is_given_up_and_the_pipeline_is_not_ready_until_something_comes() {
+    let peer = start(4).opened().await;
+    assert_eq!(peer.ready(), Ok(()));
+    let status = std::sync::Arc::clone(&peer.status);
+    let error = peer.ended(Walsender::Waits).await;
+    assert!(matches!(error, PostgresError::NoProgress { .. }), "{error}");
+    assert_eq!(error.recovery(), crate::source::Recovery::Retry);
+    assert_eq!(status.snapshot().ready, Err(error.to_string()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn keep_alives_with_the_same_place_do_not_make_a_stall_go_away() {
+    let mut peer = start(4).opened().await;
+    peer.seconds(50, &Walsender::Waits, |_| Some(keep_alive(1, false)))
+        .await;
+    let error = peer.ended(Walsender::Waits).await;
+    assert!(matches!(error, PostgresError::NoProgress { .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_reads_on_or_is_at_work_is_not_given_up() {
+    let mut peer = start(64).opened().await;
+    // It reads log that holds nothing for us, from before what we have.
+    peer.seconds(300, &Walsender::Waits, |second| Some(keep_alive(second / 10, false)))
+        .await;
+    peer.seconds(300, &Walsender::AtWork, |_| None).await;
+    assert!(!peer.stream.is_finished());
+    assert_eq!(peer.ready(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_holds_back_what_it_has_is_kept_and_its_reason_shown_until_that_has_passed() {
+    let mut peer = start(4).opened().await;
+    let held_back = Walsender::HeldBack("a standby is away".to_owned());
+    peer.seconds(300, &held_back, |_| Some(keep_alive(1, false))).await;
+    assert_eq!(peer.ready(), Err("a standby is away".to_owned()));
+    peer.server.write_all(&message(50, "outbox", b"{}")).await.unwrap();
+    assert_eq!(peer.batches.recv().await.unwrap().events.len(), 1);
+    assert_eq!(peer.ready(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_frame_on_its_way_is_progress() {
+    let mut peer = start(4).opened().await;
+    let whole = message(50, "outbox", &[b'x'; 90_000]);
+    let mut parts = whole.chunks(500);
+    // Three times what ends a connection to which nothing comes.
+    peer.seconds(parts.len() as u64, &Walsender::Waits, |_| {
+        parts.next().map(<[u8]>::to_vec)
+    })
+    .await;
+    assert_eq!(peer.batches.recv().await.unwrap().events.len(), 1);
 }
