@@ -23,14 +23,13 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{ServerName, SubjectPublicKeyInfoDer};
 use secrecy::ExposeSecret;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use x509_cert::der::Decode;
 use x509_cert::der::asn1::{AnyRef, UintRef};
 use x509_cert::spki::SubjectPublicKeyInfoRef;
 
-use crate::config::{MysqlDsn, SslMode};
+use crate::config::{MysqlDsn, MysqlHost, SslMode};
 use crate::source::tls::is_tls_verdict;
 use crate::source::transport::Transport;
 
@@ -70,45 +69,34 @@ pub(super) struct Started {
     pub(super) connection_id: u32,
 }
 
-/// Where the DSN points, for messages.
-pub(super) fn address(dsn: &MysqlDsn) -> String {
-    match &dsn.socket {
-        Some(socket) => socket.display().to_string(),
-        None if dsn.host.contains(':') => format!("[{}]:{}", dsn.host, dsn.port),
-        None => format!("{}:{}", dsn.host, dsn.port),
-    }
-}
-
 impl Client {
     /// Connects and logs in.
     ///
     /// # Errors
     /// Connection failures can heal; refusals cannot.
-    pub(super) async fn connect(dsn: &MysqlDsn, tls: &Arc<ClientConfig>) -> Result<Self, MysqlError> {
+    pub(super) async fn connect(dsn: &MysqlDsn, host: &MysqlHost, tls: &Arc<ClientConfig>) -> Result<Self, MysqlError> {
         let given = dsn.connect_timeout.filter(|limit| !limit.is_zero());
         let limit = given.unwrap_or(DEFAULT_CONNECT_TIMEOUT);
-        timeout(limit, Self::connect_unbounded(dsn, tls))
+        timeout(limit, Self::connect_unbounded(dsn, host, tls))
             .await
             .unwrap_or_else(|_| {
                 Err(MysqlError::ConnectTimeout {
-                    address: address(dsn),
+                    address: host.to_string(),
                     timeout: limit,
                 })
             })
     }
 
-    async fn connect_unbounded(dsn: &MysqlDsn, tls: &Arc<ClientConfig>) -> Result<Self, MysqlError> {
+    async fn connect_unbounded(dsn: &MysqlDsn, host: &MysqlHost, tls: &Arc<ClientConfig>) -> Result<Self, MysqlError> {
         let connecting = |source| MysqlError::Connect {
-            address: address(dsn),
+            address: host.to_string(),
             source,
         };
-        let transport = match &dsn.socket {
-            Some(socket) => Transport::unix(socket).await.map_err(connecting)?,
-            None => Transport::Tcp(
-                Transport::tcp(&dsn.host, dsn.port, KEEPALIVE_IDLE)
-                    .await
-                    .map_err(connecting)?,
-            ),
+        let transport = match host {
+            MysqlHost::Socket(socket) => Transport::unix(socket).await.map_err(connecting)?,
+            MysqlHost::Tcp { name, port } => {
+                Transport::Tcp(Transport::tcp(name, *port, KEEPALIVE_IDLE).await.map_err(connecting)?)
+            }
         };
         let client = Self {
             transport,
@@ -117,7 +105,7 @@ impl Client {
             version: String::new(),
             connection_id: 0,
         };
-        client.log_in(dsn, tls).await
+        client.log_in(dsn, host, tls).await
     }
 
     /// The server's version as it tells it, such as `8.4.3` or `10.11.6-MariaDB-log`.
@@ -129,7 +117,7 @@ impl Client {
         self.transport.is_tls()
     }
 
-    async fn log_in(mut self, dsn: &MysqlDsn, tls: &Arc<ClientConfig>) -> Result<Self, MysqlError> {
+    async fn log_in(mut self, dsn: &MysqlDsn, host: &MysqlHost, tls: &Arc<ClientConfig>) -> Result<Self, MysqlError> {
         let greeting = self.packet("log in").await?;
         if let Some(error) = ServerError::parse(&greeting) {
             return Err(MysqlError::server("connect", error));
@@ -158,25 +146,32 @@ impl Client {
             capabilities |= CapabilityFlags::CLIENT_CONNECT_WITH_DB;
         }
         // A socket file is within this machine; over TCP the DSN's mode decides.
-        let wanted = dsn.socket.is_none() && dsn.ssl.mode != SslMode::Disable;
+        let wanted = match host {
+            MysqlHost::Tcp { name, .. } if dsn.ssl.mode != SslMode::Disable => Some(name),
+            _ => None,
+        };
         match (wanted, greeting.capabilities().contains(CapabilityFlags::CLIENT_SSL)) {
-            (true, true) => {
+            (Some(name), true) => {
                 capabilities |= CapabilityFlags::CLIENT_SSL;
-                self = self.encrypt(dsn, tls, capabilities).await?;
+                let failed = |source| MysqlError::Tls {
+                    address: host.to_string(),
+                    source,
+                };
+                self = self.encrypt(name, tls, capabilities, failed).await?;
             }
-            (true, false) if dsn.ssl.mode != SslMode::Prefer => {
+            (Some(_), false) if dsn.ssl.mode != SslMode::Prefer => {
                 return Err(MysqlError::TlsRefused {
-                    address: address(dsn),
+                    address: host.to_string(),
                     mode: dsn.ssl.mode.as_mysql_str(),
                 });
             }
             _ => {}
         }
-        match self.authenticate(dsn, &greeting, capabilities).await {
+        match self.authenticate(dsn, host, &greeting, capabilities).await {
             Ok(()) => Ok(self),
             // In TLS 1.3 the server's word on our certificate comes after the handshake, with the first bytes read.
             Err(MysqlError::Io { source, .. }) if is_tls_verdict(&source) => Err(MysqlError::Tls {
-                address: address(dsn),
+                address: host.to_string(),
                 source,
             }),
             Err(error) => Err(error),
@@ -186,9 +181,10 @@ impl Client {
     /// Asks for TLS and shakes hands.
     async fn encrypt(
         mut self,
-        dsn: &MysqlDsn,
+        name: &str,
         tls: &Arc<ClientConfig>,
         capabilities: CapabilityFlags,
+        failed: impl Fn(io::Error) -> MysqlError,
     ) -> Result<Self, MysqlError> {
         let mut request = Vec::new();
         // One byte there, as all collations had once.
@@ -201,13 +197,16 @@ impl Client {
         let Transport::Tcp(stream) = self.transport else {
             return Err(malformed("TLS over TCP"));
         };
-        let transport = Transport::Tls(Box::new(handshake(stream, dsn, tls).await?));
+        let name = ServerName::try_from(name.to_owned()).map_err(|error| failed(io::Error::other(error)))?;
+        let shaking = TlsConnector::from(Arc::clone(tls)).connect(name, stream);
+        let transport = Transport::Tls(Box::new(shaking.await.map_err(failed)?));
         Ok(Self { transport, ..self })
     }
 
     async fn authenticate(
         &mut self,
         dsn: &MysqlDsn,
+        host: &MysqlHost,
         greeting: &HandshakePacket<'_>,
         capabilities: CapabilityFlags,
     ) -> Result<(), MysqlError> {
@@ -217,7 +216,7 @@ impl Client {
             nonce: greeting.nonce(),
             tls: self.transport.is_tls(),
             verified: self.transport.is_tls() && matches!(dsn.ssl.mode, SslMode::VerifyCa | SslMode::VerifyFull),
-            local: dsn.socket.is_some(),
+            local: matches!(host, MysqlHost::Socket(_)),
         };
         let mut plugin = greeting
             .auth_plugin()
@@ -334,6 +333,16 @@ impl Client {
             .unwrap_or(Err(MysqlError::Silent { silence: QUERY_TIMEOUT }))
     }
 
+    /// Waits for the connection's end: a server says nothing between two statements, but why it goes. Cancel safe.
+    pub(super) async fn ended(&mut self) -> MysqlError {
+        let action = "keep the connection";
+        match self.packet(action).await {
+            Ok(packet) if packet.first() == Some(&0xFF) => MysqlError::server(action, server_error(&packet)),
+            Ok(_) => malformed("nothing between two statements"),
+            Err(error) => error,
+        }
+    }
+
     /// Sends a command whose answer is a stream of packets, and gives up the socket.
     pub(super) async fn start(mut self, command: &[u8]) -> Result<Started, MysqlError> {
         self.command(command).await?;
@@ -376,22 +385,6 @@ impl Client {
             }
         }
     }
-}
-
-async fn handshake(
-    stream: TcpStream,
-    dsn: &MysqlDsn,
-    tls: &Arc<ClientConfig>,
-) -> Result<tokio_rustls::client::TlsStream<TcpStream>, MysqlError> {
-    let failed = |source| MysqlError::Tls {
-        address: address(dsn),
-        source,
-    };
-    let name = ServerName::try_from(dsn.host.clone()).map_err(|error| failed(io::Error::other(error)))?;
-    TlsConnector::from(Arc::clone(tls))
-        .connect(name, stream)
-        .await
-        .map_err(failed)
 }
 
 /// What an authentication method may know.

@@ -8,6 +8,7 @@ use crate::source::Recovery;
 use crate::source::tls::{TlsSetupError, is_tls_verdict};
 
 use super::binlog::BinlogError;
+use super::endpoint::Tried;
 use super::packet::ServerError;
 use super::rows::{PlanError, RowError, TableMapError};
 use super::xid::XidError;
@@ -19,6 +20,10 @@ pub enum MysqlError {
     ConnectTimeout { address: String, timeout: Duration },
     #[error("connect to {address}")]
     Connect { address: String, source: io::Error },
+    #[error("the server takes no writes (read_only), as a replica does that was not promoted")]
+    ReadOnly,
+    #[error("none of the DSN's servers is the one that takes writes: {}", list(tried))]
+    NoServer { tried: Vec<Tried> },
     #[error("set up TLS for the connection")]
     TlsSetup(#[from] TlsSetupError),
     #[error(
@@ -44,6 +49,10 @@ pub enum MysqlError {
     Closed,
     #[error("the server was silent for {} s", silence.as_secs())]
     Silent { silence: Duration },
+    #[error(
+        "the server's binlog grows and nothing of it came for {} s behind {place}, though heartbeats did: the connection is made anew", waited.as_secs()
+    )]
+    NoProgress { place: BinlogPlace, waited: Duration },
     #[error("nothing could be handed over for {} s, so the connection was closed until there is room", stalled.as_secs())]
     Stalled { stalled: Duration },
     #[error("bytes from the server that are not its protocol: expected {expected}")]
@@ -208,11 +217,17 @@ impl MysqlError {
     /// What follows. Whatever is not known to heal by itself needs a person.
     pub fn recovery(&self) -> Recovery {
         match self {
+            Self::NoServer { tried } if tried.iter().all(|tried| tried.error.recovery() == Recovery::Halt) => {
+                Recovery::Halt
+            }
             Self::ConnectTimeout { .. }
+            | Self::ReadOnly
+            | Self::NoServer { .. }
             | Self::Connect { .. }
             | Self::Io { .. }
             | Self::Closed
             | Self::Silent { .. }
+            | Self::NoProgress { .. }
             | Self::LockLost { .. } => Recovery::Retry,
             Self::Stalled { .. } => Recovery::RetryWhenThereIsRoom,
             Self::InUse { .. } => Recovery::StandBy,
@@ -221,4 +236,14 @@ impl MysqlError {
             _ => Recovery::Halt,
         }
     }
+
+    /// See [`SourceError::may_be_overtaken`](crate::source::SourceError::may_be_overtaken).
+    pub(in crate::source) fn may_be_overtaken(&self) -> bool {
+        matches!(self, Self::InUse { .. } | Self::LockLost { .. })
+    }
+}
+
+fn list(tried: &[Tried]) -> String {
+    let texts: Vec<String> = tried.iter().map(Tried::to_string).collect();
+    texts.join("; ")
 }

@@ -3,22 +3,30 @@
 //! | module | its part |
 //! |---|---|
 //! | `client`, `packet` | a connection, its TLS and log-in, statements |
+//! | `endpoint` | which of the DSN's servers is read |
 //! | `server`, `setup`, `session`, `dump` | what is asked and compared before the stream starts |
-//! | `stream` | the socket's owner: packets in, batches out |
+//! | `stream`, `refusal` | the socket's owner: packets in, batches out |
 //! | `binlog`, `rows`, `statement`, `xid` | bytes to events and rows, pure |
 //! | `assemble`, `group`, `held`, `tables`, `xa` | events to change events with positions, pure |
+//! | `lock` | keeps other instances of the pipeline out |
+//! | `progress` | a log that grows while nothing comes |
 //! | `monitor`, `schema` | the server beside the stream: the lock, the log's end, tables that the log does not describe |
 
 mod assemble;
 mod binlog;
 mod client;
 mod dump;
+mod endpoint;
 mod error;
 mod group;
 mod held;
+mod lock;
 mod monitor;
 mod packet;
+mod place;
 mod preflight;
+mod progress;
+mod refusal;
 mod rows;
 mod schema;
 mod server;
@@ -32,21 +40,22 @@ mod xid;
 
 use std::sync::{Arc, OnceLock};
 
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::config::{self, MysqlDsn};
-use crate::position::{BinlogPlace, MysqlPosition, Position};
+use crate::position::BinlogPlace;
 use crate::source::select::Selector;
-use crate::source::{LogChannel, OperatorWord, Source, SourceError, SourceOptions, own_position, tls};
+use crate::source::{LogChannel, OperatorWord, Source, SourceError, SourceOptions, own_position};
 
 use assemble::{Assembler, AssemblerOptions};
-use monitor::{Monitor, Observed};
+use endpoint::Endpoint;
+use monitor::Monitor;
 use session::Session;
 use stream::{Stream, StreamOptions};
 
 pub use binlog::{BinlogError, EventKind, RowsHead, RowsKind};
+pub use endpoint::Tried;
 pub use error::MysqlError;
 pub use packet::ServerError;
 pub use preflight::preflight;
@@ -57,6 +66,7 @@ pub use rows::{
 pub use xid::XidError;
 
 pub(crate) use client::Client;
+pub(crate) use place::position_at;
 
 /// Reads one server's binlog.
 #[derive(Debug)]
@@ -83,34 +93,17 @@ impl MysqlSource {
         }
     }
 
-    async fn stream(&self, from: Option<MysqlPosition>, log: &mut LogChannel) -> Result<(), MysqlError> {
-        match self.stream_once(from.as_ref(), None, log).await {
-            // Of some gaps only the server knows.
-            Err(refused @ (MysqlError::Purged { .. } | MysqlError::Ahead { .. }))
-                if self.options.word == OperatorWord::AcceptGap =>
-            {
-                self.stream_once(from.as_ref(), Some(&refused), log).await
-            }
-            result => result,
-        }
-    }
-
-    async fn stream_once(
-        &self,
-        from: Option<&MysqlPosition>,
-        refused: Option<&MysqlError>,
-        log: &mut LogChannel,
-    ) -> Result<(), MysqlError> {
+    async fn stream(&self, refused: Option<&MysqlError>, log: &mut LogChannel) -> Result<(), SourceError> {
+        let stop = log.stop.clone();
         let session = tokio::select! {
-            biased; // a stop ends a connection attempt, which holds nothing yet
-            () = log.stop.cancelled() => return Ok(()),
-            session = session::open(&self.config, &self.pipeline, from, self.options, refused) => session?,
+            biased; // a stop ends a connection attempt, which has begun nothing yet
+            () = stop.cancelled() => return Ok(()),
+            session = self.open(refused, log) => session?,
         };
         let Session {
-            control,
-            lock,
+            held,
             started,
-            tls,
+            endpoint,
             facts,
             position,
             gap,
@@ -121,19 +114,20 @@ impl MysqlSource {
         }
         let options = StreamOptions {
             config: Arc::clone(&self.config),
-            tls,
             stall_timeout: self.options.stall_timeout,
+            progress_timeout: self.options.progress_timeout,
             until: self.options.once.then_some(log_end),
             from: position.clone(),
             oldest: facts.oldest(),
             gap,
             server: format!(
                 "{} ({} {})",
-                client::address(&self.config.dsn),
+                endpoint.host(),
                 facts.flavor.name(),
-                control.version()
+                held.client.version()
             ),
             connection: started.connection_id,
+            endpoint,
         };
         let assembler_options = AssemblerOptions {
             max_message_bytes: self.config.max_message_bytes,
@@ -143,25 +137,32 @@ impl MysqlSource {
             max_prepared_bytes: assemble::MAX_PREPARED_BYTES,
             batch_events: assemble::BATCH_EVENTS,
         };
-        let (observed_sender, observed) = watch::channel(Observed::default());
-        let monitor = Monitor {
-            lock,
-            view: log.view.clone(),
-        };
+        let (monitor, watched) = Monitor::new(held, log.view.clone());
         let stop_monitor = CancellationToken::new();
-        let watching = tokio::spawn(
-            monitor
-                .run(control, observed_sender, stop_monitor.clone())
-                .in_current_span(),
-        );
+        let watching = tokio::spawn(monitor.run(stop_monitor.clone()).in_current_span());
         let assembler = Assembler::new(Selector::of_mysql(&self.config), position, assembler_options);
-        let stream = Stream::new(started, assembler, self.config.max_message_bytes);
-        let result = stream.run(log, observed, &options).await;
+        let stream = Stream::new(started, assembler, &options);
+        let result = stream.run(log, watched, &options).await;
         stop_monitor.cancel();
         if let Err(error) = watching.await {
             tracing::error!(error = %error, "the task that watches the server failed");
         }
-        result.map(drop)
+        Ok(result.map(drop)?)
+    }
+
+    /// The lock comes first: to ask where to begin can shut the holder of the lock out.
+    async fn open(&self, refused: Option<&MysqlError>, log: &mut LogChannel) -> Result<Session, SourceError> {
+        let mut locked = session::lock(&self.config, &self.pipeline).await?;
+        if !log.is_claimed() {
+            log.view.starting();
+        }
+        // The answer can take as long as no broker is there.
+        let from = match locked.held.keep_during(log.begin()).await {
+            Ok(from) => from?,
+            Err(lost) => return Err(SourceError::TakenOver(Box::new(lost.into()))),
+        };
+        let from = own_position(from, self.options.word)?;
+        Ok(session::open(&self.config, locked, from.as_ref(), self.options, refused).await?)
     }
 }
 
@@ -170,13 +171,27 @@ impl MysqlSource {
 /// # Errors
 /// As a source that begins has them.
 pub(crate) async fn connect(dsn: &MysqlDsn) -> Result<Client, MysqlError> {
-    let tls = tls::client_config(&dsn.ssl, tls::MYSQL)?;
-    Client::connect(dsn, &tls).await
+    let (_, client) = Endpoint::find(dsn).await?;
+    Ok(client)
 }
 
 impl Source for MysqlSource {
-    async fn run(self, from: Option<Position>, log: &mut LogChannel) -> Result<(), SourceError> {
-        let from = own_position(from, self.options.word)?;
-        Ok(self.stream(from, log).await?)
+    async fn run(self, log: &mut LogChannel) -> Result<(), SourceError> {
+        let result = match self.stream(None, log).await {
+            // Of some gaps only the server knows.
+            Err(SourceError::Mysql(refused @ (MysqlError::Purged { .. } | MysqlError::Ahead { .. })))
+                if self.options.word == OperatorWord::AcceptGap =>
+            {
+                self.stream(Some(&refused), log).await
+            }
+            result => result,
+        };
+        match result {
+            // What is in flight can be another instance's to send by now, and the position that this one began at be old.
+            Err(SourceError::Mysql(lost @ MysqlError::LockLost { .. })) if log.may_be_overtaken() => {
+                Err(SourceError::TakenOver(Box::new(lost.into())))
+            }
+            result => result,
+        }
     }
 }

@@ -1,48 +1,46 @@
 //! What `tailpost check` looks at on a MySQL or MariaDB server.
 
-use std::sync::Arc;
-
-use rustls::ClientConfig;
-
-use crate::config;
+use crate::config::{self, MysqlHost};
 use crate::preflight::Finding;
 use crate::source::select::Selector;
-use crate::source::tls;
 use crate::telemetry::error_chain;
 
 use super::assemble::event_limit;
-use super::client::{Client, address};
+use super::client::Client;
+use super::endpoint::{Endpoint, takes_writes};
 use super::error::MysqlError;
 use super::server::{LogGtids, ServerFacts};
-use super::session::{connect, is_whole, register};
+use super::session::{is_whole, register};
 use super::tables::SYSTEM_SCHEMAS;
 
 /// Looks at everything that matters and changes nothing.
 pub async fn preflight(config: &config::Mysql) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let tls = match tls::client_config(&config.dsn.ssl, tls::MYSQL) {
-        Ok(tls) => tls,
-        Err(error) => return vec![Finding::bad("TLS", error_chain(&error))],
-    };
-    if let Err(error) = look(config, &tls, &mut findings).await {
-        findings.push(Finding::bad(address(&config.dsn), error_chain(&error)));
+    if let Err(error) = look(config, &mut findings).await {
+        let subject = match (&error, config.dsn.hosts.as_slice()) {
+            (MysqlError::TlsSetup(_), _) => "TLS".to_owned(),
+            (_, [host]) => host.to_string(),
+            _ => "servers".to_owned(),
+        };
+        findings.push(Finding::bad(subject, error_chain(&error)));
     }
     findings
 }
 
-async fn look(config: &config::Mysql, tls: &Arc<ClientConfig>, findings: &mut Vec<Finding>) -> Result<(), MysqlError> {
-    let mut client = connect(config, tls).await?;
-    let encrypted = match (client.is_tls(), &config.dsn.socket) {
+async fn look(config: &config::Mysql, findings: &mut Vec<Finding>) -> Result<(), MysqlError> {
+    let (endpoint, mut client) = Endpoint::find(&config.dsn).await?;
+    let encrypted = match (client.is_tls(), endpoint.host()) {
         (true, _) => "over TLS",
-        (false, Some(_)) => "over a socket file",
-        (false, None) => "not encrypted",
+        (false, MysqlHost::Socket(_)) => "over a socket file",
+        (false, MysqlHost::Tcp { .. }) => "not encrypted",
     };
     let facts = ServerFacts::ask(&mut client).await?;
     findings.push(Finding::good(
-        format!("{} {}", facts.flavor.name(), address(&config.dsn)),
+        format!("{} {}", facts.flavor.name(), endpoint.host()),
         format!("version {}, {encrypted}", client.version()),
     ));
-    replication(config, tls, findings).await;
+    successors(config, &endpoint, findings).await?;
+    replication(config, &endpoint, findings).await;
     format(config, &facts, findings);
     gtids(config, &facts, findings);
     retention(&facts, findings);
@@ -50,10 +48,46 @@ async fn look(config: &config::Mysql, tls: &Arc<ClientConfig>, findings: &mut Ve
     tables(&mut client, config, findings).await
 }
 
+/// The DSN's other servers, which may have to be gone on with one day.
+async fn successors(
+    config: &config::Mysql,
+    endpoint: &Endpoint,
+    findings: &mut Vec<Finding>,
+) -> Result<(), MysqlError> {
+    for other in Endpoint::all(&config.dsn)? {
+        if other.host() == endpoint.host() {
+            continue;
+        }
+        let asked = async {
+            let mut client = other.connect().await?;
+            let writes = takes_writes(&mut client).await?;
+            Ok::<_, MysqlError>((writes, ServerFacts::ask(&mut client).await?))
+        };
+        let subject = format!("successor {}", other.host());
+        findings.push(match asked.await {
+            Err(error) => Finding::warning(subject, error_chain(&error)),
+            Ok((true, _)) => Finding::warning(
+                subject,
+                "it takes writes as well: where both do, which of them is read depends on their order; SET GLOBAL read_only = ON on the replica",
+            ),
+            Ok((false, facts)) if facts.gtids == LogGtids::Off => Finding::warning(
+                subject,
+                "without gtid_mode = ON the pipeline cannot go on with it; set gtid_mode = ON on all servers",
+            ),
+            Ok((false, facts)) if !facts.logs_what_it_replicates() => Finding::warning(
+                subject,
+                "log_replica_updates (log_slave_updates) is off, so its binlog has nothing of what it replicates; set it in its option file, then restart it",
+            ),
+            Ok((false, _)) => Finding::good(subject, "a replica that the pipeline can go on with once it takes writes"),
+        });
+    }
+    Ok(())
+}
+
 /// Whether the user may replicate is found by trying.
-async fn replication(config: &config::Mysql, tls: &Arc<ClientConfig>, findings: &mut Vec<Finding>) {
+async fn replication(config: &config::Mysql, endpoint: &Endpoint, findings: &mut Vec<Finding>) {
     let tried = async {
-        let mut client = connect(config, tls).await?;
+        let mut client = endpoint.connect().await?;
         // By an id of its own, so that the pipeline's stays in the server's list if it runs.
         register(&mut client, config.server_id ^ 0x2000_0000).await
     };

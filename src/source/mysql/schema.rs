@@ -2,26 +2,16 @@
 //!
 //! It tells them as they are now, the log as they were: [`TablePlan`](super::rows::TablePlan) checks that the two fit.
 
-use std::sync::Arc;
-
-use rustls::ClientConfig;
-
-use crate::config;
-
+use super::endpoint::Endpoint;
 use super::error::MysqlError;
 use super::rows::{DescribedColumn, DescribedTable};
 use super::server::quote;
-use super::session::connect;
 
 /// Describes `schema.table` over a connection of its own. None: it is not there, or hidden by the user's rights.
 ///
 /// # Errors
 /// The connection's, or the server's.
-pub(super) async fn describe(
-    config: &config::Mysql,
-    tls: &Arc<ClientConfig>,
-    table: &str,
-) -> Result<Option<DescribedTable>, MysqlError> {
+pub(super) async fn describe(endpoint: &Endpoint, table: &str) -> Result<Option<DescribedTable>, MysqlError> {
     let Some((schema, name)) = table.split_once('.') else {
         return Ok(None);
     };
@@ -31,7 +21,7 @@ pub(super) async fn describe(
         quote(schema),
         quote(name)
     );
-    let mut client = connect(config, tls).await?;
+    let mut client = endpoint.connect().await?;
     let rows = client
         .query("ask information_schema for a table's columns", &statement)
         .await?;

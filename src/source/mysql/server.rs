@@ -51,6 +51,9 @@ pub(super) enum LogGtids {
         newest: MariadbGtids,
         /// The last of each domain and server (`gtid_binlog_state`): in one domain another server's can come later.
         state: Vec<MariadbGtid>,
+        /// The last of each domain that it had of another server (`gtid_slave_pos`). Its binlog need not have them: it may
+        /// have begun as a copy of that server, or log nothing of what it replicates.
+        replicated: MariadbGtids,
     },
     /// MySQL without `gtid_mode = ON`, which is the mode that lets a reader begin at a GTID set.
     Off,
@@ -91,7 +94,8 @@ impl ServerFacts {
             Flavor::Mysql => LogGtids::Off,
             Flavor::Mariadb => {
                 let statement = format!(
-                    "SELECT BINLOG_GTID_POS({}, {}), @@GLOBAL.gtid_binlog_pos, @@GLOBAL.gtid_binlog_state",
+                    "SELECT BINLOG_GTID_POS({}, {}), @@GLOBAL.gtid_binlog_pos, @@GLOBAL.gtid_binlog_state, \
+                     @@GLOBAL.gtid_slave_pos",
                     quote(&oldest.file),
                     BinlogPlace::FILE_START
                 );
@@ -100,6 +104,7 @@ impl ServerFacts {
                     oldest: cell(&rows, 0, "BINLOG_GTID_POS", "GTIDs")?,
                     newest: cell(&rows, 1, "gtid_binlog_pos", "GTIDs")?,
                     state: cell::<GtidState>(&rows, 2, "gtid_binlog_state", "GTIDs")?.0,
+                    replicated: cell(&rows, 3, "gtid_slave_pos", "GTIDs")?,
                 }
             }
         };
@@ -117,6 +122,11 @@ impl ServerFacts {
         self.variables
             .get("lower_case_table_names")
             .is_some_and(|value| value != "0")
+    }
+
+    /// Whether its binlog has what it replicates, so that a reader can go on with it.
+    pub(super) fn logs_what_it_replicates(&self) -> bool {
+        self.variables.is_on("log_replica_updates") || self.variables.is_on("log_slave_updates")
     }
 
     /// Where the oldest file begins.
@@ -203,7 +213,7 @@ impl From<HashMap<String, String>> for Variables {
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'server_id', 'server_uuid', \
      'gtid_mode', 'binlog_format', 'binlog_row_image', 'binlog_row_metadata', 'binlog_row_value_options', \
      'binlog_expire_logs_seconds', 'expire_logs_days', 'sync_binlog', 'log_bin_compress', \
-     'binlog_transaction_compression', 'binlog_row_event_max_size', 'lower_case_table_names')";
+     'binlog_transaction_compression', 'binlog_row_event_max_size', 'lower_case_table_names', 'log_replica_updates', 'log_slave_updates')";
 
 impl Variables {
     async fn ask(client: &mut Client) -> Result<Self, MysqlError> {

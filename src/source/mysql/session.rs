@@ -1,25 +1,21 @@
 //! From a DSN to a started stream: which server, from which position, with everything compared before.
 
-use std::sync::Arc;
 use std::time::Duration;
-
-use rustls::ClientConfig;
-use sha2::{Digest, Sha256};
 
 use crate::config::{self, MysqlStart};
 use crate::position::{BinlogPlace, MysqlPosition};
-use crate::source::{OperatorWord, SourceOptions, tls};
+use crate::source::{OperatorWord, SourceOptions};
 use crate::telemetry::error_chain;
 
 use super::assemble::event_limit;
 use super::client::{Client, Started};
 use super::dump;
+use super::endpoint::Endpoint;
 use super::error::MysqlError;
-use super::server::{Flavor, ServerFacts, check_event_at, gtids_at, quote};
+use super::lock::{Held, Lock};
+use super::server::{Flavor, ServerFacts, check_event_at, gtids_at};
 use super::setup::plan;
 
-/// The lock's connection dies with us: a process that is stopped for this long, or cut off, loses its place to the next.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// The server sends a heartbeat when it has had nothing to send for so long.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(1);
 
@@ -29,11 +25,9 @@ const ACCESS_DENIED: u16 = 1045;
 /// Everything that is ready when the stream runs.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// Holds the lock.
-    pub(super) control: Client,
-    pub(super) lock: Lock,
+    pub(super) held: Held,
     pub(super) started: Started,
-    pub(super) tls: Arc<ClientConfig>,
+    pub(super) endpoint: Endpoint,
     pub(super) facts: ServerFacts,
     pub(super) position: MysqlPosition,
     /// What the operator let pass.
@@ -42,28 +36,43 @@ pub(super) struct Session {
     pub(super) log_end: BinlogPlace,
 }
 
-/// Connects, takes the lock, decides where to begin, and begins.
+/// A server that lets no other instance of the pipeline read.
+#[derive(Debug)]
+pub(super) struct Locked {
+    pub(super) held: Held,
+    endpoint: Endpoint,
+}
+
+/// Connects, and takes the lock that keeps other instances of the pipeline out.
 ///
-/// `pipeline` names the lock that keeps other instances of the same pipeline out; `refused` is what the server said to the
-/// last attempt, which the operator accepted beforehand.
+/// # Errors
+/// [`MysqlError::InUse`] where another one has it.
+pub(super) async fn lock(config: &config::Mysql, pipeline: &str) -> Result<Locked, MysqlError> {
+    let (endpoint, client) = Endpoint::find(&config.dsn).await?;
+    let held = Lock::new(pipeline).take(client).await?;
+    Ok(Locked { held, endpoint })
+}
+
+/// Decides where to begin, and begins.
+///
+/// `refused` is what the server said to the last attempt, which the operator accepted beforehand.
 pub(super) async fn open(
     config: &config::Mysql,
-    pipeline: &str,
+    locked: Locked,
     from: Option<&MysqlPosition>,
     options: SourceOptions,
     refused: Option<&MysqlError>,
 ) -> Result<Session, MysqlError> {
-    let tls = tls::client_config(&config.dsn.ssl, tls::MYSQL)?;
-    let mut control = connect(config, &tls).await?;
-    let lock = Lock::new(pipeline);
-    lock.take(&mut control).await?;
-    let facts = ServerFacts::ask(&mut control).await?;
+    let Locked { mut held, endpoint } = locked;
+    let control = &mut held.client;
+    // Not before the checkpoint was read: whoever had the source until then may have saved what came since.
+    let facts = ServerFacts::ask(control).await?;
     if !options.again {
         check_format(config, &facts)?;
     }
     let fresh = from.is_none() || options.word == OperatorWord::FromSlot;
     if fresh && config.start != MysqlStart::Earliest {
-        warn_of_prepared(&mut control).await;
+        warn_of_prepared(control).await;
     }
     let start_place = match &config.start {
         MysqlStart::File { file, position } if fresh => Some(BinlogPlace {
@@ -73,14 +82,14 @@ pub(super) async fn open(
         _ => None,
     };
     let start_gtids = match (&start_place, facts.flavor) {
-        (Some(place), Flavor::Mariadb) => gtids_at(&mut control, place).await?,
+        (Some(place), Flavor::Mariadb) => gtids_at(control, place).await?,
         _ => None,
     };
     let plan = plan(from, &facts, &config.start, start_gtids.as_ref(), options.word, refused)?;
     if let (Some(place), Flavor::Mysql) = (start_place, facts.flavor) {
-        check_event_at(&mut control, place).await?;
+        check_event_at(control, place).await?;
     }
-    let mut replication = connect(config, &tls).await?;
+    let mut replication = endpoint.connect().await?;
     for statement in dump::settings(facts.flavor, &plan.position, options.stall_timeout) {
         replication.query("prepare for the binlog", &statement).await?;
     }
@@ -88,10 +97,9 @@ pub(super) async fn open(
     let command = dump::command(config.server_id, &plan.position);
     let started = replication.start(&command).await?;
     Ok(Session {
-        control,
-        lock,
+        held,
         started,
-        tls,
+        endpoint,
         log_end: facts.end(),
         facts,
         position: plan.position,
@@ -115,15 +123,6 @@ pub(super) async fn register(client: &mut Client, server_id: u32) -> Result<(), 
         },
         error => error,
     })
-}
-
-/// A connection that reads and writes UTF-8, whatever the server's settings.
-pub(super) async fn connect(config: &config::Mysql, tls: &Arc<ClientConfig>) -> Result<Client, MysqlError> {
-    let mut client = Client::connect(&config.dsn, tls).await?;
-    client
-        .query("set the connection's character set", "SET NAMES utf8mb4")
-        .await?;
-    Ok(client)
 }
 
 /// Whether what the server writes can be read at all. Applications can set the same for their connections, so each row is
@@ -170,46 +169,5 @@ async fn warn_of_prepared(client: &mut Client) {
         Ok(_) => {}
         // It takes a right of its own on MySQL.
         Err(error) => tracing::debug!(error = %error_chain(&error), "prepared XA transactions are not known"),
-    }
-}
-
-/// The server-wide lock (`GET_LOCK`) that lets one instance of a pipeline read, in the connection that took it.
-#[derive(Debug, Clone)]
-pub(super) struct Lock {
-    name: String,
-}
-
-impl Lock {
-    fn new(pipeline: &str) -> Self {
-        // The server takes 64 characters at most, and a pipeline's name can be as long by itself.
-        let digest = Sha256::digest(pipeline.as_bytes());
-        let digits: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        Self {
-            name: format!("tailpost.{digits}"),
-        }
-    }
-
-    async fn take(&self, client: &mut Client) -> Result<(), MysqlError> {
-        let timeout = format!("SET SESSION wait_timeout = {}", LOCK_TIMEOUT.as_secs());
-        client.query("set the lock's timeout", &timeout).await?;
-        let name = quote(&self.name);
-        // Our own last connection may be on its way out.
-        let statement = format!("SELECT GET_LOCK({name}, 1), IS_USED_LOCK({name})");
-        let rows = client.query("take the pipeline's lock", &statement).await?;
-        let cell = |column: usize| rows.first().and_then(|row| row.get(column)).and_then(Option::as_deref);
-        if cell(0) == Some("1") {
-            return Ok(());
-        }
-        Err(MysqlError::InUse {
-            connection: cell(1).unwrap_or("?").to_owned(),
-        })
-    }
-
-    /// Whether the connection still has it. Asking keeps the connection alive.
-    pub(super) async fn is_held(&self, client: &mut Client) -> Result<bool, MysqlError> {
-        let statement = format!("SELECT IS_USED_LOCK({}) = CONNECTION_ID()", quote(&self.name));
-        let rows = client.query("look at the pipeline's lock", &statement).await?;
-        let held = rows.first().and_then(|row| row.first()).and_then(Option::as_deref);
-        Ok(held == Some("1"))
     }
 }

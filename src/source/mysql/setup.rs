@@ -100,12 +100,12 @@ fn resume(saved: &MysqlPosition, server: &ServerFacts) -> Result<MysqlPosition, 
                 return refuse(error, MysqlBase::Gtids(reachable), server.oldest());
             }
         }
-        (MysqlBase::Mariadb(done), LogGtids::Mariadb { oldest, state, .. }) => {
+        (MysqlBase::Mariadb(done), LogGtids::Mariadb { oldest, .. }) => {
             let begin = match saved.begin().0 {
                 MysqlBase::Mariadb(begin) => begin,
                 _ => done,
             };
-            let ahead = done.iter().find(|gtid| !was_logged(gtid, state));
+            let ahead = done.iter().find(|gtid| !has(&server.gtids, gtid));
             if let Some(gtid) = ahead {
                 let error = MysqlError::Ahead {
                     saved: Box::new(saved.clone()),
@@ -125,7 +125,7 @@ fn resume(saved: &MysqlPosition, server: &ServerFacts) -> Result<MysqlPosition, 
                     MysqlBase::Gtids(_) => "MySQL's GTIDs",
                     _ => "MariaDB's GTIDs",
                 },
-                found: has(found),
+                found: kind(found),
             };
             return refuse(error, earliest(server), server.oldest());
         }
@@ -192,17 +192,28 @@ fn resume_by_file(saved: &MysqlPosition, server: &ServerFacts) -> Result<MysqlPo
     })
 }
 
-/// Whether a transaction was in the log at some time, by its server's last one in the domain.
-fn was_logged(gtid: &MariadbGtid, state: &[MariadbGtid]) -> bool {
-    let mut of_server = state
-        .iter()
-        .filter(|last| (last.domain, last.server) == (gtid.domain, gtid.server));
-    of_server.any(|last| last.sequence >= gtid.sequence)
+/// Whether MariaDB can begin behind a transaction: it was in the log at some time, as its server's last one in the domain
+/// shows, or it is the last that was replicated, and what follows is in the log.
+fn has(gtids: &LogGtids, gtid: &MariadbGtid) -> bool {
+    let LogGtids::Mariadb { state, replicated, .. } = gtids else {
+        return false;
+    };
+    let last = last_of_server(state, gtid);
+    last.is_some_and(|last| last.sequence >= gtid.sequence) || replicated.get(gtid.domain) == Some(*gtid)
+}
+
+/// The last transaction in the log of this one's server, in its domain.
+fn last_of_server(state: &[MariadbGtid], gtid: &MariadbGtid) -> Option<MariadbGtid> {
+    let of_server = |last: &&MariadbGtid| (last.domain, last.server) == (gtid.domain, gtid.server);
+    state.iter().filter(of_server).max_by_key(|last| last.sequence).copied()
 }
 
 /// Of each domain as much as the server can go on from.
 fn reachable(done: &MariadbGtids, server: &ServerFacts) -> MariadbGtids {
-    let LogGtids::Mariadb { oldest, newest, state } = &server.gtids else {
+    let LogGtids::Mariadb {
+        oldest, newest, state, ..
+    } = &server.gtids
+    else {
         return MariadbGtids::new();
     };
     let mut reachable = oldest.clone();
@@ -211,7 +222,10 @@ fn reachable(done: &MariadbGtids, server: &ServerFacts) -> MariadbGtids {
             .get(gtid.domain)
             .is_some_and(|oldest| oldest.server == gtid.server && gtid.sequence < oldest.sequence);
         match newest.get(gtid.domain) {
-            Some(newest) if !was_logged(&gtid, state) => reachable.insert(newest),
+            // What follows the last that both have was never seen, whoever wrote it.
+            Some(newest) if !has(&server.gtids, &gtid) => {
+                reachable.insert(last_of_server(state, &gtid).unwrap_or(newest));
+            }
             Some(_) if !before_log => reachable.insert(gtid),
             _ => {}
         }
@@ -239,8 +253,8 @@ fn first_start(
             Ok(at(server, MysqlBase::Gtids(set.clone()), server.oldest()))
         }
         // Where it lies in the log is for the server to find.
-        (MysqlStart::Gtid(GtidStart::Mariadb(gtids)), LogGtids::Mariadb { oldest, state, .. }) => {
-            mariadb_start(gtids, oldest, state)?;
+        (MysqlStart::Gtid(GtidStart::Mariadb(gtids)), LogGtids::Mariadb { oldest, .. }) => {
+            mariadb_start(gtids, oldest, &server.gtids)?;
             Ok(at(server, MysqlBase::Mariadb(gtids.clone()), server.oldest()))
         }
         (MysqlStart::Gtid(given), found) => Err(MysqlError::StartKind {
@@ -248,7 +262,7 @@ fn first_start(
                 GtidStart::Mysql(_) => "GTID set of MySQL",
                 GtidStart::Mariadb(_) => "list of MariaDB's GTIDs",
             },
-            found: has(found),
+            found: kind(found),
         }),
         (MysqlStart::File { file, position }, gtids) => {
             let place = BinlogPlace {
@@ -296,13 +310,13 @@ fn gtid_start(set: &GtidSet, executed: &GtidSet, purged: &GtidSet) -> Result<(),
 }
 
 /// The same, of each domain: its last one.
-fn mariadb_start(gtids: &MariadbGtids, oldest: &MariadbGtids, state: &[MariadbGtid]) -> Result<(), MysqlError> {
+fn mariadb_start(gtids: &MariadbGtids, oldest: &MariadbGtids, log: &LogGtids) -> Result<(), MysqlError> {
     let missing = |gtid: MariadbGtid, reason| MysqlError::StartMissing {
         start: gtids.to_string(),
         missing: gtid.to_string(),
         reason,
     };
-    if let Some(unknown) = gtids.iter().find(|gtid| !was_logged(gtid, state)) {
+    if let Some(unknown) = gtids.iter().find(|gtid| !has(log, gtid)) {
         return Err(missing(unknown, NEVER_HAD));
     }
     match first_purged(gtids, oldest) {
@@ -354,7 +368,7 @@ fn oldest_text(server: &ServerFacts) -> String {
     }
 }
 
-fn has(gtids: &LogGtids) -> &'static str {
+fn kind(gtids: &LogGtids) -> &'static str {
     match gtids {
         LogGtids::Mysql { .. } => "is MySQL with GTIDs",
         LogGtids::Mariadb { .. } => "is MariaDB",

@@ -8,10 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use rustls::ClientConfig;
 use tokio::io::AsyncReadExt;
-use tokio::sync::watch;
-use tokio::sync::watch::error::RecvError;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep};
 
 use crate::config;
@@ -22,9 +19,12 @@ use crate::source::{LogBatch, LogChannel};
 use super::assemble::Assembler;
 use super::binlog::Header;
 use super::client::Started;
+use super::endpoint::Endpoint;
 use super::error::MysqlError;
-use super::monitor::Observed;
-use super::packet::{HEADER_BYTES, MAX_PAYLOAD, ServerError, payload_len};
+use super::monitor::Watched;
+use super::packet::{HEADER_BYTES, MAX_PAYLOAD, payload_len};
+use super::progress::{Progress, Reached};
+use super::refusal::refusal;
 use super::schema;
 
 /// How often it is looked whether the server is silent, or a batch waits for too long.
@@ -70,6 +70,9 @@ pub(super) struct Stream {
     timer: Interval,
     /// The server has accepted where the stream begins, and operators were told so.
     begun: bool,
+    /// What an earlier connection said of its progress may still stand.
+    troubled: bool,
+    progress: Progress,
 }
 
 /// An event that comes in pieces: more than one packet, or one that is large.
@@ -89,8 +92,9 @@ struct Large {
 #[derive(Debug)]
 pub(super) struct StreamOptions {
     pub(super) config: Arc<config::Mysql>,
-    pub(super) tls: Arc<ClientConfig>,
+    pub(super) endpoint: Endpoint,
     pub(super) stall_timeout: Duration,
+    pub(super) progress_timeout: Duration,
     /// End when everything before this was handed over.
     pub(super) until: Option<BinlogPlace>,
     /// Where the stream began and what the server had then, for the words of a refusal.
@@ -121,7 +125,7 @@ impl StreamOptions {
 }
 
 impl Stream {
-    pub(super) fn new(started: Started, assembler: Assembler, message_limit: u64) -> Self {
+    pub(super) fn new(started: Started, assembler: Assembler, options: &StreamOptions) -> Self {
         let Started { transport, buffer, .. } = started;
         let mut timer = interval(TICK);
         timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -129,12 +133,14 @@ impl Stream {
             transport,
             buffer,
             assembler,
-            message_limit,
+            message_limit: options.config.max_message_bytes,
             large: None,
             last_read: 0,
             heard: Instant::now(),
             timer,
             begun: false,
+            troubled: true,
+            progress: Progress::new(options.progress_timeout, Instant::now()),
         }
     }
 
@@ -142,7 +148,7 @@ impl Stream {
     pub(super) async fn run(
         mut self,
         log: &mut LogChannel,
-        mut observed: watch::Receiver<Observed>,
+        mut watched: Watched,
         options: &StreamOptions,
     ) -> Result<End, MysqlError> {
         let end = 'stream: loop {
@@ -153,17 +159,28 @@ impl Stream {
                 options.announce(log);
             }
             while let Some(batch) = self.assembler.take_batch() {
-                match self.hand_over(batch, log, &mut observed, options).await? {
+                match self.hand_over(batch, log, &mut watched, options).await? {
                     HandOver::Done => {}
                     HandOver::Stopped => break 'stream End::Stopped,
                     HandOver::GivenUp { batch, error } => {
-                        return self.give_way(batch, *error, log, &mut observed).await;
+                        return self.give_way(batch, *error, log, &mut watched).await;
                     }
                 }
             }
-            let more = parsed?;
+            let more = match parsed {
+                // The next holder of the lock reads by the same id, and the server ends us for it.
+                Err(error @ MysqlError::DuplicateServerId { .. }) => {
+                    tokio::select! {
+                        biased; // a stop ends the question
+                        () = log.stop.cancelled() => break End::Stopped,
+                        looked = watched.looked_at_anew() => looked?,
+                    }
+                    return Err(error);
+                }
+                parsed => parsed?,
+            };
             if let Some(table) = self.assembler.unknown_table() {
-                let describing = schema::describe(&options.config, &options.tls, &table.name);
+                let describing = schema::describe(&options.endpoint, &table.name);
                 let described = tokio::select! {
                     biased; // a stop ends the question, whose rows will be read again
                     () = log.stop.cancelled() => break End::Stopped,
@@ -171,6 +188,7 @@ impl Stream {
                 };
                 self.assembler.describe(described)?;
                 self.heard = Instant::now();
+                self.progress.excuse(self.heard);
                 continue;
             }
             if more {
@@ -188,12 +206,15 @@ impl Stream {
             tokio::select! {
                 biased; // what ends the stream before more data
                 () = log.stop.cancelled() => break End::Stopped,
-                changed = observed.changed() => check_lock(changed, &observed)?,
+                () = watched.changed() => {
+                    watched.lock().is_sure()?;
+                }
                 _ = self.timer.tick() => {
                     let silence = self.heard.elapsed();
                     if silence >= if self.begun { SILENCE } else { SEARCH } {
                         return Err(MysqlError::Silent { silence });
                     }
+                    self.watch_progress(&watched, log)?;
                 }
                 read = read(&mut self.transport, &mut self.buffer, self.last_read) => {
                     self.last_read = read?;
@@ -208,26 +229,60 @@ impl Stream {
         Ok(end)
     }
 
-    /// Waits for room, for no longer than the stall timeout.
+    /// Compares what came with how far the server's log reaches.
+    fn watch_progress(&mut self, watched: &Watched, log: &LogChannel) -> Result<(), MysqlError> {
+        // Before, the server looks for where to begin.
+        if !self.begun {
+            return Ok(());
+        }
+        let reached = Reached {
+            place: self.assembler.place().log_place(),
+            part: self.buffer.len() + self.large.as_ref().map_or(0, |large| large.rest),
+        };
+        if let Some(waited) = self.progress.look(Instant::now(), reached, watched.log_end()) {
+            let error = MysqlError::NoProgress {
+                place: self.assembler.place().clone(),
+                waited,
+            };
+            // Another connection may fare no better: it stands until something comes.
+            log.view.trouble(Some(error.to_string()));
+            return Err(error);
+        }
+        if self.troubled && self.progress.is_made() {
+            self.troubled = false;
+            if log.view.trouble(None) {
+                tracing::info!("something comes again");
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for room, for no longer than the stall timeout, and until the lock is known to be ours.
     async fn hand_over(
         &mut self,
         batch: LogBatch,
         log: &mut LogChannel,
-        observed: &mut watch::Receiver<Observed>,
+        watched: &mut Watched,
         options: &StreamOptions,
     ) -> Result<HandOver, MysqlError> {
         let since = Instant::now();
+        let lock = watched.lock();
         let mut batch = Some(batch);
         let error = loop {
-            tokio::select! {
-                biased; // the stop, then room, which ends the wait
-                () = log.stop.cancelled() => return Ok(HandOver::Stopped),
-                () = log.batches.hand_over(&mut batch) => {
-                    // The server's patience began anew with what we read, and ours with it.
-                    self.heard = Instant::now();
-                    return Ok(HandOver::Done);
+            if batch.is_none() {
+                // The server's patience began anew with what we read, and ours with it.
+                self.heard = Instant::now();
+                if since.elapsed() >= TICK {
+                    self.progress.excuse(self.heard);
                 }
-                changed = observed.changed() => check_lock(changed, observed)?,
+                return Ok(HandOver::Done);
+            }
+            let sure = lock.is_sure()?;
+            tokio::select! {
+                biased; // the stop, then the lock, then room, which ends the wait
+                () = log.stop.cancelled() => return Ok(HandOver::Stopped),
+                () = watched.changed() => {}
+                () = lock.hand_over(&mut batch, &mut log.batches), if sure => {}
                 _ = self.timer.tick() => {
                     if since.elapsed() >= options.stall_timeout {
                         break Box::new(MysqlError::Stalled {
@@ -247,16 +302,20 @@ impl Stream {
         mut batch: Option<LogBatch>,
         error: MysqlError,
         log: &mut LogChannel,
-        observed: &mut watch::Receiver<Observed>,
+        watched: &mut Watched,
     ) -> Result<End, MysqlError> {
         tracing::warn!(error = %error, "connection closed until there is room");
         log.view.waiting(error.to_string());
         drop(self);
-        tokio::select! {
-            biased; // a stop ends the wait, and a lost lock: the batch will be read again
-            () = log.stop.cancelled() => {}
-            changed = observed.changed() => check_lock(changed, observed)?,
-            () = log.batches.hand_over(&mut batch) => {}
+        let lock = watched.lock();
+        while batch.is_some() {
+            let sure = lock.is_sure()?;
+            tokio::select! {
+                biased; // a stop ends the wait, and a lost lock: the batch will be read again
+                () = log.stop.cancelled() => break,
+                () = watched.changed() => {}
+                () = lock.hand_over(&mut batch, &mut log.batches), if sure => {}
+            }
         }
         Err(error)
     }
@@ -401,62 +460,4 @@ async fn read(transport: &mut Transport, buffer: &mut BytesMut, last_read: usize
             source,
         }),
     }
-}
-
-/// Nobody watches the lock any more when the monitor has ended.
-fn check_lock(changed: Result<(), RecvError>, observed: &watch::Receiver<Observed>) -> Result<(), MysqlError> {
-    let lost = match changed {
-        Ok(()) => observed.borrow().lock_lost.clone(),
-        Err(_) => Some("the task that watches it has ended".to_owned()),
-    };
-    match lost {
-        Some(reason) => Err(MysqlError::LockLost { reason }),
-        None => Ok(()),
-    }
-}
-
-/// ER_MASTER_FATAL_ERROR_READING_BINLOG: everything that keeps the server from streaming, told apart by its text only.
-const CANNOT_STREAM: u16 = 1236;
-
-/// What a packet that is no event says.
-fn refusal(packet: &Bytes, options: &StreamOptions) -> MysqlError {
-    let Some(error) = ServerError::parse(packet) else {
-        return match packet.first() {
-            // The end of the stream, which a server that is shut down or killed the connection may send.
-            Some(0xFE) => MysqlError::Closed,
-            _ => MysqlError::Malformed {
-                expected: "an event, an error or the stream's end",
-            },
-        };
-    };
-    let says = |part: &str| error.message.contains(part);
-    // MariaDB has a code of its own for it.
-    if says("same server_uuid/server_id") {
-        return MysqlError::DuplicateServerId {
-            server_id: options.config.server_id,
-        };
-    }
-    if error.code != CANNOT_STREAM {
-        return MysqlError::server("stream the binlog", error);
-    }
-    let purged = says("purged required binary logs")
-        || says("binlog files have been purged")
-        || says("Could not find first log file name");
-    if purged {
-        return MysqlError::Purged {
-            saved: Box::new(options.from.clone()),
-            oldest: options.oldest.to_string(),
-            detail: error.message,
-        };
-    }
-    if says("more GTIDs than the source has")
-        || says("which is not in the master's binlog")
-        || says("even though both a prior and a subsequent sequence number does exist")
-    {
-        return MysqlError::Ahead {
-            saved: Box::new(options.from.clone()),
-            missing: error.message,
-        };
-    }
-    MysqlError::server("stream the binlog", error)
 }

@@ -10,7 +10,7 @@ use super::super::rows::{RowError, Rows, count_rows};
 use super::super::statement::{Statement, TableName, Verb};
 use super::super::tables::{Missing, PlanFailure};
 use super::{Assembler, UnknownTable, Waiting};
-use crate::event::{Change, ChangeEvent, Operation, Oversized, RowChange, Selection};
+use crate::event::{Change, ChangeEvent, Operation, Origin, Oversized, RowChange, Selection};
 use crate::row::{Row, Table, Value};
 use crate::skip::SkipReason;
 
@@ -260,7 +260,7 @@ impl Assembler {
 
     fn oversized_change(&self, table: &str, bytes: u64) -> Change {
         Change::Oversized(Oversized {
-            name: table.to_owned(),
+            origin: Origin::Table(table.to_owned()),
             bytes,
             limit: self.options.max_message_bytes,
         })

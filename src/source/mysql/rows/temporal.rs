@@ -4,6 +4,7 @@
 //! The layouts are those of `my_time.cc` in MySQL's source. A TIMESTAMP is printed in UTC.
 
 use super::reader::{uint_be, uint_le};
+use crate::calendar::Date;
 
 /// Bytes that no server stores as this type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -124,26 +125,13 @@ impl DateTime {
         microsecond: 0,
     };
 
-    /// In UTC, with the calendar's 400 years taken from a 1 March on: so a leap day is the last of its year.
+    /// In UTC.
     fn of_unix(seconds: u64, microsecond: u64) -> Self {
-        const DAYS_FROM_MARCH_0000_TO_1970: u64 = 719_468;
-        const DAYS_IN_400_YEARS: u64 = 146_097;
-        let days = seconds / 86_400 + DAYS_FROM_MARCH_0000_TO_1970;
-        let day = days % DAYS_IN_400_YEARS;
-        // Each 4 years has a leap day but for the last of each century's; the 400th year has it again.
-        let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-        let day = day - (365 * year + year / 4 - year / 100);
-        // From March on, months of 31 and 30 days follow each other as the multiples of 30.6 do.
-        let months = (5 * day + 2) / 153;
-        let (year, month) = if months < 10 {
-            (year, months + 3)
-        } else {
-            (year + 1, months - 9)
-        };
+        let Date { year, month, day } = Date::of_unix_days(seconds / 86_400);
         Self {
-            year: days / DAYS_IN_400_YEARS * 400 + year,
+            year,
             month,
-            day: day - (153 * months + 2) / 5 + 1,
+            day,
             hour: seconds / 3_600 % 24,
             minute: seconds / 60 % 60,
             second: seconds % 60,

@@ -38,6 +38,7 @@ fn mariadb(oldest: &str, newest: &str) -> ServerFacts {
         oldest: oldest.parse().unwrap(),
         state: newest.iter().collect(),
         newest,
+        replicated: MariadbGtids::new(),
     })
 }
 
@@ -230,6 +231,33 @@ fn mariadb_domains_are_compared_one_by_one() {
     assert_eq!(then.base, MysqlBase::Mariadb("0-1-9,1-1-3".parse().unwrap()));
     let then = refused(&position("0-9-4,1-1-3"), &server, &["does not have (0-9-4)"]);
     assert_eq!(then.base, MysqlBase::Mariadb("0-1-9,1-1-3".parse().unwrap()));
+}
+
+#[test]
+fn what_a_promoted_replica_of_mariadb_wrote_is_no_part_of_the_gap() {
+    // It had 0-1-7 last, was promoted, and has written since.
+    let mut server = mariadb("0-1-3", "0-2-12");
+    if let LogGtids::Mariadb { state, .. } = &mut server.gtids {
+        state.push("0-1-7".parse().unwrap());
+    }
+    let position = saved(&server, MysqlBase::Mariadb("0-1-9".parse().unwrap()), server.end());
+    let then = refused(&position, &server, &["does not have (0-1-9)"]);
+    assert_eq!(then.base, MysqlBase::Mariadb("0-1-7".parse().unwrap()));
+}
+
+#[test]
+fn a_replica_of_mariadb_may_lack_in_its_log_what_it_began_with() {
+    // Promoted, it has written 0-2-6; the log has nothing before.
+    let mut server = mariadb("", "0-2-6");
+    if let LogGtids::Mariadb { replicated, .. } = &mut server.gtids {
+        *replicated = "0-1-5,1-1-2".parse().unwrap();
+    }
+    let position = |text: &str| saved(&server, MysqlBase::Mariadb(text.parse().unwrap()), server.end());
+    let good = position("0-1-5,1-1-2");
+    assert_eq!(go(Some(&good), &server, OperatorWord::Nothing).unwrap().position, good);
+    refused(&position("0-1-4"), &server, &["does not have (0-1-4)"]);
+    refused(&position("0-1-6"), &server, &["does not have (0-1-6)"]);
+    refused(&position("0-1-5,1-1-1"), &server, &["does not have (1-1-1)"]);
 }
 
 #[test]
