@@ -46,7 +46,7 @@ spec:
         id: k1
         brokers: kafka
         required: false
-        exactly_once: true
+        exactly_once: maybe
         client_conf: {acks: 1}
   errors: {invalid: dead_letter}
   delivery: {drain_timeout: 30}

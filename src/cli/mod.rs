@@ -5,6 +5,7 @@
 
 mod check;
 mod demo;
+mod position;
 mod run;
 mod validate;
 
@@ -48,6 +49,8 @@ enum Command {
         after_help = "Example:\n  tailpost check pipelines/orders-postgres.yaml\n\nExit code 0: the pipelines can run; 1: something is in the way; 2: bad configuration."
     )]
     Check(check::CheckArguments),
+    /// Show, move or set the position that a pipeline goes on from.
+    Position(position::PositionArguments),
     /// Show the whole way on this machine, with a private database server and an in-process Kafka broker.
     #[command(
         after_help = "Example:\n  tailpost demo --db mysql\n\nNeeds the programs of that database server; nothing is left behind."
@@ -73,6 +76,7 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments),
         Command::Validate(arguments) => validate::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Position(arguments) => position::run(arguments),
         Command::Demo(arguments) => demo::run(&arguments),
     }
 }

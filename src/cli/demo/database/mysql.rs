@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::cli::demo::error::DemoError;
 use crate::cli::demo::folder::Folder;
 use crate::cli::demo::process::{Farewell, Process};
-use crate::config::{MysqlDsn, Ssl, SslMode};
+use crate::config::{MysqlDsn, MysqlHost, Ssl, SslMode};
 use crate::position::{BinlogPlace, LogPlace};
 use crate::source::mysql::{self, Client};
 
@@ -183,9 +183,7 @@ pub(super) fn dsn(socket: &Path, user: &str) -> MysqlDsn {
     MysqlDsn {
         user: user.to_owned(),
         password: None,
-        host: "localhost".to_owned(),
-        port: 3306,
-        socket: Some(socket.to_owned()),
+        hosts: vec![MysqlHost::Socket(socket.to_owned())],
         database: None,
         connect_timeout: None,
         ssl: Ssl {
@@ -266,6 +264,7 @@ mod tests {
     fn the_dsn_of_any_socket_is_read_as_the_same() {
         let socket = Path::new("/run/a b%/käse/mysql.sock");
         let read = MysqlDsn::parse(&dsn(socket, USER).to_string()).expect("a DSN");
-        assert_eq!((read.socket.as_deref(), read.user.as_str()), (Some(socket), USER));
+        let socket = MysqlHost::Socket(socket.to_owned());
+        assert_eq!((read.hosts, read.user.as_str()), (vec![socket], USER));
     }
 }

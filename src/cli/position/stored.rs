@@ -1,0 +1,147 @@
+//! One pipeline's position in one store.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::checkpoint::file::FileStore;
+use crate::checkpoint::kafka::{KafkaStore, Writer};
+use crate::checkpoint::{CheckpointError, CheckpointStore, Document, Store};
+use crate::config::{Checkpoint, CheckpointTopic, Pipeline, Sink};
+use crate::position::Position;
+use crate::telemetry::error_chain;
+
+use super::{StoreKind, Target};
+
+/// A pipeline, and the store that is meant: the file's own, or the one of `--store`.
+pub(super) struct Stored<'p> {
+    pub(super) pipeline: &'p Pipeline,
+    state_dir: &'p Path,
+    checkpoint: Checkpoint,
+}
+
+impl<'p> Stored<'p> {
+    pub(super) fn new(pipeline: &'p Pipeline, target: &'p Target) -> Self {
+        let checkpoint = match (target.store, &pipeline.checkpoint) {
+            (None, own) => own.clone(),
+            (Some(StoreKind::File), _) => Checkpoint::File,
+            (Some(StoreKind::Kafka), Checkpoint::Kafka(topic)) => Checkpoint::Kafka(topic.clone()),
+            (Some(StoreKind::Kafka), Checkpoint::File) => Checkpoint::Kafka(CheckpointTopic::default()),
+        };
+        Self {
+            pipeline,
+            state_dir: &target.state_dir,
+            checkpoint,
+        }
+    }
+
+    pub(super) fn checkpoint(&self) -> &Checkpoint {
+        &self.checkpoint
+    }
+
+    /// Where a checkpoint file of the pipeline is, or would be.
+    pub(super) fn file(&self) -> PathBuf {
+        FileStore::path_in(self.state_dir, &self.pipeline.name)
+    }
+
+    /// The store, as a person would name it.
+    pub(super) fn place(&self) -> String {
+        match &self.checkpoint {
+            Checkpoint::File => self.file_place(),
+            Checkpoint::Kafka(topic) => format!("Kafka topic `{}`", topic.name),
+        }
+    }
+
+    /// The same of the checkpoint file.
+    pub(super) fn file_place(&self) -> String {
+        format!("file `{}`", self.file().display())
+    }
+
+    pub(super) fn document(&self, position: &Position) -> Document {
+        Document::new(&self.pipeline.name, self.pipeline.source.id(), position)
+    }
+
+    /// What was saved last, perhaps by a process that runs: nobody is shut out.
+    pub(super) async fn peek(&self) -> Result<Option<Position>, CheckpointError> {
+        let (name, source) = (&self.pipeline.name, self.pipeline.source.id());
+        match &self.checkpoint {
+            Checkpoint::File => Ok(FileStore::peek(self.state_dir, name, source)?),
+            Checkpoint::Kafka(topic) => self.kafka(topic).peek().await,
+        }
+    }
+
+    /// The store to save to. Loading it shuts out whatever else saves there.
+    pub(super) fn open(&self) -> Result<Store, CheckpointError> {
+        Ok(match &self.checkpoint {
+            Checkpoint::File => Store::File(self.open_file()?),
+            Checkpoint::Kafka(topic) => Store::Kafka(self.kafka(topic)),
+        })
+    }
+
+    /// The checkpoint file beside a store that is none, locked; None: there is none.
+    pub(super) fn leftover(&self) -> Result<Option<FileStore>, CheckpointError> {
+        match self.file().exists() {
+            true => Ok(Some(self.open_file()?)),
+            false => Ok(None),
+        }
+    }
+
+    fn open_file(&self) -> Result<FileStore, CheckpointError> {
+        Ok(FileStore::open(
+            self.state_dir,
+            &self.pipeline.name,
+            self.pipeline.source.id(),
+        )?)
+    }
+
+    fn kafka(&self, topic: &CheckpointTopic) -> KafkaStore {
+        let Sink::Kafka(kafka) = &self.pipeline.sink;
+        KafkaStore::new(
+            Arc::new(kafka.clone()),
+            topic.clone(),
+            &self.pipeline.name,
+            self.pipeline.source.id(),
+            Writer::Operator,
+        )
+    }
+}
+
+/// What a store held when it was opened.
+#[derive(Debug)]
+pub(super) enum Saved {
+    Nothing,
+    Position(Box<Position>),
+    /// It is there, and cannot be read; why.
+    Unreadable(String),
+}
+
+impl Saved {
+    /// Loads a store, which from then on is ours to save to.
+    pub(super) async fn load(store: &mut impl CheckpointStore) -> Result<Self, CheckpointError> {
+        match store.load().await {
+            Ok(None) => Ok(Self::Nothing),
+            Ok(Some(position)) => Ok(Self::Position(Box::new(position))),
+            Err(error) if error.is_of_content() => Ok(Self::Unreadable(error_chain(&error))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether nothing is lost with it once a position is saved elsewhere or over it.
+    pub(super) fn is_nothing_beside(&self, position: &Position) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Position(saved) => **saved == *position,
+            Self::Unreadable(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Saved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("none"),
+            Self::Position(position) => position.fmt(f),
+            Self::Unreadable(reason) => write!(f, "none that can be read ({reason})"),
+        }
+    }
+}
