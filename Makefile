@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build check test servers-test test-versions versions-test demo up down
+.PHONY: help setup build check test servers-test test-versions versions-test simulate chaos demo up down
 
 # CI takes the committed Cargo.lock or fails; a developer's build may update it.
 LOCKED := $(if $(CI),--locked)
@@ -34,10 +34,20 @@ check: ## format, lints, unit tests, licences: no servers
 test: check ## check, then tests over real servers, then the demo
 	tools/servers.sh with pg mysql mariadb kafka -- $(MAKE) --no-print-directory servers-test
 
+# The demo runs what the tests ran. A build by itself would be another one: what tests depend on turns on features, of the
+# crate itself (failpoints) and of others.
 servers-test:
 	cargo test --test main $(LOCKED)
-	@$(MAKE) --no-print-directory demo
-	@$(MAKE) --no-print-directory demo DB=mysql
+	@set -e; target=$$(cargo metadata --format-version 1 --no-deps $(LOCKED) | sed 's/.*"target_directory":"\([^"]*\)".*/\1/'); \
+	for db in postgres mysql; do $(MAKE) --no-print-directory demo DB=$$db TAILPOST="$$target/debug/tailpost"; done
+
+SEEDS ?= 1000000
+FROM ?= 0
+
+simulate: ## SEEDS runs of a simulated pipeline from seed FROM on, with every kind of fault
+	@tools/setup.sh rust build
+	TAILPOST_SIM_SEEDS=$(SEEDS) TAILPOST_SIM_FROM=$(FROM) TAILPOST_SIM_THREADS=$$(nproc) \
+	  cargo test --profile simulate --lib $(LOCKED) -- simulation::seeds --nocapture
 
 # What depends on the server most: the example, ways in, slots that are lost, shutdowns and crashes, places inside
 # transactions. Not part of `test`.
@@ -59,8 +69,9 @@ versions-test:
 	  cargo test --test main $(LOCKED) -- $(OF_EACH_MYSQL) --skip ::mysql;; \
 	esac; done
 
-# The development profile: everything is built already after `make check`, and the demo measures nothing.
+# The development profile: the demo measures nothing.
 DB ?= postgres
+TAILPOST ?= cargo run --quiet $(LOCKED) --
 
 demo: ## the whole way on this machine, by itself; DB=mysql or DB=mariadb: with that
 	@case "$(DB)" in \
@@ -69,7 +80,17 @@ demo: ## the whole way on this machine, by itself; DB=mysql or DB=mariadb: with 
 	mariadb) variable=TAILPOST_MARIADB_BIN server=mariadb;; \
 	*) echo 'DB is postgres, mysql or mariadb' >&2; exit 2;; esac; \
 	tools/setup.sh rust build && bin=$${!variable:-$$(tools/servers.sh bin $$server)} && \
-	PATH="$$bin:$$PATH" env "$$variable=$$bin" cargo run --quiet $(LOCKED) -- demo --db $(DB)
+	PATH="$$bin:$$PATH" env "$$variable=$$bin" $(TAILPOST) demo --db $(DB)
+
+# Servers of its own; the same seed gives the same faults. RUN: at_least_once, two_instances or exactly_once; by default all of
+# them, one after another.
+SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
+MINUTES ?= 5
+RUN ?=
+
+chaos: ## faults at random moments over real servers, and the count: SEED=n MINUTES=m
+	TAILPOST_CHAOS_SEED=$(SEED) TAILPOST_CHAOS_MINUTES=$(MINUTES) \
+	cargo test --test main $(LOCKED) -- --nocapture --test-threads 1 --include-ignored chaos::$(RUN)
 
 up: ## start private servers: PostgreSQL, MySQL, MariaDB and Kafka
 	@tools/servers.sh up pg mysql mariadb kafka

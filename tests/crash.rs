@@ -1,16 +1,13 @@
 //! Ends that nobody asked for. Whatever the moment, nothing is lost and order is kept; what comes again was not saved yet.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use rand::Rng;
-use tailpost::position::Position;
 
 use crate::support::app::Door;
-use crate::support::kafka::Record;
-use crate::support::load::{Load, Plan, identity};
+use crate::support::lives::{Start, assert_ids_stay, assert_saved_is_not_repeated};
+use crate::support::load::{Load, Plan};
 use crate::support::mysql::Flavor;
-use crate::support::place::Place;
 use crate::support::server::OwnServer;
 use crate::support::{ANY_OUTBOX, Bed, DEADLINE, Db, eventually, heavy, over_each};
 
@@ -82,14 +79,9 @@ fn sigkill_at_random_moments_loses_nothing_and_repeats_only_what_was_not_saved(d
             relay.published() >= enough
         });
         relay.sigkill();
-        let saved = relay.position();
+        starts.push(Start::of_next(&bed, &relay));
         relay.start();
         relay.wait_ready();
-        // The killed one's sockets are long closed: what comes to the topic from here on is this life's.
-        starts.push(Start {
-            saved,
-            ends: bed.kafka.ends(&bed.events()),
-        });
     }
     let committed = load.finish();
     relay.metrics().expect("/metrics answers").assert_accounted();
@@ -108,40 +100,4 @@ fn sigkill_at_random_moments_loses_nothing_and_repeats_only_what_was_not_saved(d
     );
     assert_ids_stay(records);
     assert_saved_is_not_repeated(records, &starts);
-}
-
-/// What was known when a life began.
-struct Start {
-    /// None: there was no checkpoint yet, which the first save makes on MySQL and MariaDB.
-    saved: Option<Position>,
-    ends: BTreeMap<i32, i64>,
-}
-
-fn assert_ids_stay(records: &[Record]) {
-    let mut ids = HashMap::new();
-    let mut events = HashSet::new();
-    for record in records {
-        let id = record.header("df-event-id").expect("an event id");
-        let first = *ids.entry(identity(record)).or_insert(id);
-        assert_eq!(first, id, "the id of {record:?}");
-        events.insert(id);
-    }
-    assert_eq!(events.len(), ids.len(), "two events have one id");
-}
-
-/// What was saved when a life began must not come from that life.
-fn assert_saved_is_not_repeated(records: &[Record], starts: &[Start]) {
-    for record in records {
-        let id = record.header("df-event-id").expect("an event id");
-        let life = starts
-            .iter()
-            .rposition(|start| record.offset >= start.ends[&record.partition]);
-        let Some(saved) = life.and_then(|life| starts[life].saved.as_ref()) else {
-            continue;
-        };
-        assert!(
-            !Place::of(id).is_done(saved),
-            "{record:?} was saved at {saved} when its life began"
-        );
-    }
 }

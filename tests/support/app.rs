@@ -63,7 +63,8 @@ impl Event {
         ]
     }
 
-    fn message(&self) -> String {
+    /// What a message of it contains.
+    pub fn message(&self) -> String {
         let texts = self.texts().into_iter();
         let texts = texts.filter_map(|(name, text)| Some(format!("\"{name}\": {}", serde_json::json!(text?))));
         let payload = self.payload.iter().map(|payload| format!("\"payload\": {payload}"));
@@ -71,15 +72,19 @@ impl Event {
         format!("{{{}}}", members.join(", "))
     }
 
-    fn values(&self) -> String {
+    fn values(&self, literal: fn(Option<&str>) -> String) -> String {
         let texts = self.texts().into_iter().map(|(_, text)| text);
         let literals: Vec<String> = texts.chain([self.payload.as_deref()]).map(literal).collect();
         format!("({})", literals.join(", "))
     }
 }
 
-fn literal(text: Option<&str>) -> String {
+fn mysql_literal(text: Option<&str>) -> String {
     mysql::Value::from(text).as_sql(false)
+}
+
+fn postgres_literal(text: Option<&str>) -> String {
+    text.map_or("NULL".to_owned(), |text| format!("'{}'", text.replace('\'', "''")))
 }
 
 /// Whatever a database's client says went wrong.
@@ -195,14 +200,24 @@ impl App {
                 let messages: Vec<String> = events.iter().map(Event::message).collect();
                 Emit::emit_all(client.as_mut(), "outbox", &messages)?;
             }
-            Self::Mysql(conn) => {
-                let rows: Vec<String> = events.iter().map(Event::values).collect();
-                conn.query_drop(format!(
-                    "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, topic, payload) VALUES {}",
-                    rows.join(", ")
-                ))?;
-            }
+            Self::Mysql(_) => self.insert_all(events)?,
         }
         Ok(())
+    }
+
+    /// The same as rows of the table `outbox`, which a test with PostgreSQL must have made.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn insert_all(&mut self, events: &[Event]) -> Result<(), AppError> {
+        let literal = match self {
+            Self::Postgres(_) => postgres_literal,
+            Self::Mysql(_) => mysql_literal,
+        };
+        let rows: Vec<String> = events.iter().map(|event| event.values(literal)).collect();
+        self.try_run(&format!(
+            "INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, topic, payload) VALUES {}",
+            rows.join(", ")
+        ))
     }
 }

@@ -17,8 +17,14 @@ pub struct Ended {
 /// # Panics
 /// When it does not end within a minute, or is ended by a signal.
 pub fn tailpost<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ended {
+    tailpost_reading("", arguments)
+}
+
+/// The same, with this text on its stdin.
+pub fn tailpost_reading<S: AsRef<OsStr>>(stdin: &str, arguments: impl IntoIterator<Item = S>) -> Ended {
     let output = assert_cmd::Command::new(env!("CARGO_BIN_EXE_tailpost"))
         .args(arguments)
+        .write_stdin(stdin)
         .env_remove("TAILPOST_LOG")
         .timeout(DEADLINE)
         .output()

@@ -9,11 +9,14 @@ use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Headers, Message};
+use rdkafka::producer::{DefaultProducerContext, ThreadedProducer};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use super::DEADLINE;
 
-const ANSWER: Duration = Duration::from_secs(20);
+pub const ANSWER: Duration = Duration::from_secs(20);
+const COMMITTED: &str = "read_committed";
+const UNCOMMITTED: &str = "read_uncommitted";
 
 /// One record, as it is in its topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,6 +119,20 @@ impl Kafka {
         }
     }
 
+    /// A configuration of a topic.
+    pub fn topic_config(&self, name: &str, config: &str) -> String {
+        let options = AdminOptions::new().request_timeout(Some(ANSWER));
+        let admin = self.admin();
+        let described = wait(admin.describe_configs([&ResourceSpecifier::Topic(name)], &options)).expect("describe");
+        let resource = described
+            .into_iter()
+            .next()
+            .expect("a topic")
+            .expect("its configurations");
+        let entry = resource.get(config).expect("a configuration");
+        entry.value.clone().expect("a value")
+    }
+
     /// Deletes topics that begin so. That some stay behind is no matter: nobody uses their names again.
     pub fn delete_topics(&self, prefix: &str) {
         let admin = self.admin();
@@ -132,23 +149,49 @@ impl Kafka {
 
     /// The end of each partition of a topic; nothing while there is no such topic.
     pub fn ends(&self, topic: &str) -> BTreeMap<i32, i64> {
-        ends(&self.consumer(), topic)
+        ends(&self.consumer(UNCOMMITTED), topic)
+    }
+
+    /// The end of each partition of a topic for a reader of committed records: where the first open transaction begins.
+    pub fn committed_ends(&self, topic: &str) -> BTreeMap<i32, i64> {
+        ends(&self.consumer(COMMITTED), topic)
     }
 
     /// A reader of these topics from their beginning; they need not exist yet.
     pub fn reader(&self, topics: &[String]) -> Reader {
+        self.reader_of(topics, UNCOMMITTED)
+    }
+
+    /// The same, of committed records only.
+    pub fn committed_reader(&self, topics: &[String]) -> Reader {
+        self.reader_of(topics, COMMITTED)
+    }
+
+    fn reader_of(&self, topics: &[String], isolation: &'static str) -> Reader {
         Reader {
             topics: topics.to_vec(),
-            consumer: self.consumer(),
+            kafka: Self::new(&self.brokers),
+            isolation,
+            consumer: self.consumer(isolation),
             assigned: BTreeSet::new(),
             next: BTreeMap::new(),
             records: Vec::new(),
         }
     }
 
-    fn consumer(&self) -> BaseConsumer {
+    /// A producer of transactions with this id; making one shuts out those before it once it is initialised.
+    pub fn transactional_producer(&self, transactional_id: &str) -> ThreadedProducer<DefaultProducerContext> {
+        self.config()
+            .set("transactional.id", transactional_id)
+            .create()
+            .expect("a producer")
+    }
+
+    fn consumer(&self, isolation: &str) -> BaseConsumer {
         self.config()
             .set("group.id", "tailpost-test")
+            .set("isolation.level", isolation)
+            .set("enable.partition.eof", "true")
             .set("enable.auto.commit", "false")
             .set("auto.offset.reset", "error")
             .set("fetch.wait.max.ms", "50")
@@ -161,6 +204,8 @@ impl Kafka {
 /// Collects the records of some topics, in order per partition.
 pub struct Reader {
     topics: Vec<String>,
+    kafka: Kafka,
+    isolation: &'static str,
     consumer: BaseConsumer,
     assigned: BTreeSet<(String, i32)>,
     /// Per partition, behind the last record collected.
@@ -201,26 +246,38 @@ impl Reader {
         &self.records
     }
 
-    /// Reads all that is there now.
+    /// Reads all that is there now, whatever stands between the last record and the end: the ends of transactions take
+    /// offsets too.
     pub fn all(&mut self) -> &[Record] {
-        self.assign();
-        let ends: Vec<((String, i32), i64)> = self
-            .topics
-            .iter()
-            .flat_map(|topic| {
-                let ends = ends(&self.consumer, topic);
-                ends.into_iter()
-                    .map(|(partition, end)| ((topic.clone(), partition), end))
-            })
-            .collect();
-        let what = "all records up to the end";
-        let deadline = Instant::now() + DEADLINE;
-        while ends
-            .iter()
-            .any(|(partition, end)| self.next.get(partition).copied().unwrap_or(0) < *end)
-        {
-            assert!(Instant::now() < deadline, "{what} of {ends:?}: came to {:?}", self.next);
-            self.poll();
+        for topic in self.topics.clone() {
+            // It says once when it has come to the end.
+            let consumer = self.kafka.consumer(self.isolation);
+            let partitions = partitions(&consumer, &topic);
+            let mut assignment = TopicPartitionList::new();
+            for partition in &partitions {
+                let next = self.next.get(&(topic.clone(), *partition));
+                let offset = next.map_or(Offset::Beginning, |next| Offset::Offset(*next));
+                assignment
+                    .add_partition_offset(&topic, *partition, offset)
+                    .expect("an offset");
+            }
+            consumer.assign(&assignment).expect("assign partitions");
+            let mut unread: BTreeSet<i32> = partitions.into_iter().collect();
+            let deadline = Instant::now() + DEADLINE;
+            while !unread.is_empty() {
+                assert!(
+                    Instant::now() < deadline,
+                    "all records up to the end of {topic}: partitions {unread:?} have more"
+                );
+                match consumer.poll(Duration::from_millis(100)) {
+                    Some(Ok(message)) => self.collect(Record::from(&message)),
+                    Some(Err(KafkaError::PartitionEOF(partition))) => {
+                        unread.remove(&partition);
+                    }
+                    // A broker that is away comes back, or the deadline ends the wait.
+                    Some(Err(_)) | None => {}
+                }
+            }
         }
         &self.records
     }
@@ -247,9 +304,16 @@ impl Reader {
             // A broker that is away comes back, or the deadline ends the wait.
             Some(Err(_)) | None => return,
         };
+        self.collect(record);
+    }
+
+    /// Keeps a record, unless another of the consumers was faster.
+    fn collect(&mut self, record: Record) {
         let next = self.next.entry((record.topic.clone(), record.partition)).or_default();
-        *next = record.offset + 1;
-        self.records.push(record);
+        if record.offset >= *next {
+            *next = record.offset + 1;
+            self.records.push(record);
+        }
     }
 }
 

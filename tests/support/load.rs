@@ -1,7 +1,8 @@
 //! Load by several connections, and the account of it: what was committed against what came out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
@@ -39,10 +40,12 @@ struct Gate {
     messages: u64,
 }
 
-/// What one connection wrote: `0..committed`, but for those whose COMMIT got no answer.
-struct Written {
-    committed: u64,
-    unknown: BTreeSet<u64>,
+/// What one connection wrote: the numbers `0..committed`, those of transactions whose COMMIT got no answer included.
+#[derive(Debug, Clone, Default)]
+pub struct Written {
+    pub committed: u64,
+    /// Each of a whole transaction, which may have been committed or not.
+    pub unknown: Vec<Range<u64>>,
 }
 
 impl Load {
@@ -89,7 +92,7 @@ impl Load {
             app.commit();
             Written {
                 committed: messages,
-                unknown: BTreeSet::new(),
+                unknown: Vec::new(),
             }
         }));
     }
@@ -128,7 +131,7 @@ impl Gate {
 }
 
 /// A key belongs to one connection. What is rolled back has no number.
-fn event(connection: u64, key: u64, number: Option<u64>) -> Event {
+pub fn event(connection: u64, key: u64, number: Option<u64>) -> Event {
     let number = number.map_or("null".to_owned(), |number| number.to_string());
     Event::of(format!(r#"{{"c": {connection}, "n": {number}}}"#))
         .aggregate_type("Load")
@@ -138,10 +141,7 @@ fn event(connection: u64, key: u64, number: Option<u64>) -> Event {
 
 fn write(connection: u64, plan: Plan, door: &Door, gate: &Gate) -> Written {
     let mut random = rand::rng();
-    let mut written = Written {
-        committed: 0,
-        unknown: BTreeSet::new(),
-    };
+    let mut written = Written::default();
     let mut app = door.open().expect("the server lets the application in");
     let own_keys = (plan.keys / plan.connections).max(1);
     let content = |random: &mut rand::rngs::ThreadRng, number: Option<u64>| {
@@ -170,7 +170,7 @@ fn write(connection: u64, plan: Plan, door: &Door, gate: &Gate) -> Written {
             }
             Err(_) => {
                 // Without an answer nobody knows what became of it.
-                written.unknown.extend(numbers);
+                written.unknown.push(numbers);
                 app = found(DEADLINE, "the server back", || door.open().ok());
             }
         }
@@ -196,11 +196,18 @@ pub struct Account {
     pub doubled: BTreeMap<(u64, u64), u64>,
     /// First deliveries that came after a later one of their key.
     pub out_of_order: Vec<(u64, u64)>,
+    /// Transactions that were delivered in part, of those of which nobody knows whether they were committed.
+    pub torn: Vec<(u64, Range<u64>)>,
     /// Delivered and never committed.
     pub unexpected: Vec<String>,
 }
 
 impl Committed {
+    /// By each connection.
+    pub fn by(connections: Vec<Written>) -> Self {
+        Self(connections)
+    }
+
     pub fn count(&self) -> u64 {
         self.0.iter().map(|written| written.committed).sum()
     }
@@ -226,12 +233,22 @@ impl Committed {
             *latest = id.1.max(*latest);
         }
         for (connection, written) in (0..).zip(&self.0) {
-            let certain = (0..written.committed).filter(|number| !written.unknown.contains(number));
-            account.lost.extend(
-                certain
-                    .map(|number| (connection, number))
-                    .filter(|id| !seen.contains(id)),
-            );
+            let missing = |number: &u64| !seen.contains(&(connection, *number));
+            let mut certain = 0;
+            for unknown in &written.unknown {
+                account.lost.extend(
+                    (certain..unknown.start)
+                        .filter(missing)
+                        .map(|number| (connection, number)),
+                );
+                certain = unknown.end;
+                let count = unknown.clone().filter(missing).count() as u64;
+                if count > 0 && count < unknown.end - unknown.start {
+                    account.torn.push((connection, unknown.clone()));
+                }
+            }
+            let rest = (certain..written.committed).filter(missing);
+            account.lost.extend(rest.map(|number| (connection, number)));
         }
         account
     }
@@ -243,12 +260,17 @@ impl Committed {
 }
 
 impl Account {
-    /// Nothing lost, out of order or made up. What was doubled is the test's to judge.
+    /// Nothing lost, out of order, torn or made up. What was doubled is the test's to judge.
+    pub fn is_sound(&self) -> bool {
+        self.lost.is_empty() && self.out_of_order.is_empty() && self.torn.is_empty() && self.unexpected.is_empty()
+    }
+
+    /// The same.
+    ///
+    /// # Panics
+    /// Where it is not.
     pub fn assert_sound(&self) {
-        assert!(
-            self.lost.is_empty() && self.out_of_order.is_empty() && self.unexpected.is_empty(),
-            "{self}"
-        );
+        assert!(self.is_sound(), "{self}");
     }
 
     /// Sound, and each exactly once.
@@ -264,6 +286,7 @@ impl fmt::Display for Account {
         writeln!(f, "lost {}", first(&self.lost))?;
         writeln!(f, "out of order {}", first(&self.out_of_order))?;
         writeln!(f, "doubled {}", self.doubled.len())?;
+        writeln!(f, "torn {:?}", self.torn)?;
         write!(
             f,
             "unexpected {} {:?}",
@@ -296,7 +319,7 @@ mod tests {
         };
         let written = Written {
             committed: 4,
-            unknown: BTreeSet::new(),
+            unknown: Vec::new(),
         };
         (Committed(vec![written]), (0..4).map(record).collect())
     }
@@ -316,6 +339,13 @@ mod tests {
             [(0, 0)],
             "of one key; 1 and 2 have different ones"
         );
+        let mut half_known = Committed(vec![committed.0[0].clone()]);
+        half_known.0[0].unknown = Vec::from([1..3]);
+        let account = half_known.account(&[&records[..1], &records[3..]].concat());
+        assert_eq!(account, Account::default(), "not committed after all");
+        let account = half_known.account(&[&records[..2], &records[3..]].concat());
+        assert_eq!(account.torn, [(0, 1..3)]);
+        assert!(account.lost.is_empty());
         let mut rolled_back = records[0].clone();
         rolled_back.value = Some(br#"{"c": 0, "n": null}"#.to_vec());
         let account = committed.account(&[&records[..], &[rolled_back]].concat());

@@ -1,5 +1,6 @@
 //! What the tests share: servers, a bed of one's own on them, the binary as a child, and readers of what came out.
 
+pub mod acl;
 pub mod any_bed;
 pub mod app;
 pub mod bed;
@@ -7,12 +8,15 @@ pub mod binlog;
 pub mod cli;
 pub mod db;
 pub mod kafka;
+pub mod lives;
 pub mod load;
 pub mod mysql;
 pub mod mysql_bed;
 pub mod place;
 pub mod plot;
+pub mod positions;
 pub mod postgres;
+pub mod proxy;
 pub mod relay;
 pub mod server;
 pub mod wait;

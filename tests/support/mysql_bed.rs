@@ -176,6 +176,14 @@ impl Gtids {
             (_, base) => panic!("{base:?} is of another kind of server than {self:?}"),
         }
     }
+
+    /// Whether all of them are among those.
+    pub fn are_among(&self, others: &Self) -> bool {
+        match others {
+            Self::Mysql(set) => self.are_in(&MysqlBase::Gtids(set.clone())),
+            Self::Mariadb(gtids) => self.are_in(&MysqlBase::Mariadb(gtids.clone())),
+        }
+    }
 }
 
 impl std::fmt::Display for Gtids {
@@ -187,7 +195,8 @@ impl std::fmt::Display for Gtids {
     }
 }
 
-fn gtids(flavor: Flavor, conn: &mut Conn) -> Gtids {
+/// What the server of this connection has in its binlog.
+pub fn gtids(flavor: Flavor, conn: &mut Conn) -> Gtids {
     let statement = match flavor {
         Flavor::Mysql => "SELECT @@GLOBAL.gtid_executed",
         Flavor::Mariadb => "SELECT @@GLOBAL.gtid_binlog_pos",

@@ -32,8 +32,16 @@ impl Plot {
 
     /// A reader of these topics of the plot, by their names in it.
     pub fn reader(&self, topics: &[&str]) -> Reader {
-        let topics: Vec<String> = topics.iter().map(|name| self.topic(name)).collect();
-        self.kafka.reader(&topics)
+        self.kafka.reader(&self.topics(topics))
+    }
+
+    /// The same, of committed records only.
+    pub fn committed_reader(&self, topics: &[&str]) -> Reader {
+        self.kafka.committed_reader(&self.topics(topics))
+    }
+
+    fn topics(&self, names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| self.topic(name)).collect()
     }
 
     /// Puts the names that every plot has into a text.

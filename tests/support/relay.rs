@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -18,10 +19,12 @@ use tempfile::TempDir;
 
 use super::{DEADLINE, eventually, found};
 
+const FAILPOINT: &str = "TAILPOST_FAILPOINT";
+
 /// The connector with one pipeline file and one state folder, over any number of lives. Killed at the end.
 pub struct Relay {
     pipeline: String,
-    folder: TempDir,
+    folder: Arc<TempDir>,
     arguments: Vec<OsString>,
     environment: Vec<(String, String)>,
     http: SocketAddr,
@@ -42,7 +45,7 @@ pub struct Answer {
 
 impl Relay {
     pub(super) fn new(pipeline: &str, text: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = Arc::new(tempfile::tempdir().expect("a folder"));
         fs::write(folder.path().join("pipeline.yaml"), text).expect("write the pipeline file");
         Self {
             pipeline: pipeline.to_owned(),
@@ -55,6 +58,22 @@ impl Relay {
             life: 0,
             expected_errors: Vec::new(),
             secrets: Vec::new(),
+        }
+    }
+
+    /// A second process of the same pipeline file and state folder, not started yet.
+    pub fn twin(&self) -> Self {
+        Self {
+            pipeline: self.pipeline.clone(),
+            folder: Arc::clone(&self.folder),
+            arguments: self.arguments.clone(),
+            environment: self.environment.clone(),
+            http: free_address(),
+            child: None,
+            log: Arc::default(),
+            life: 0,
+            expected_errors: Vec::new(),
+            secrets: self.secrets.clone(),
         }
     }
 
@@ -75,6 +94,17 @@ impl Relay {
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Has the lives that follow killed at a failpoint such as `after_save:2`, or at none.
+    ///
+    /// # Panics
+    /// Where the connector was built without them.
+    pub fn arm(&mut self, failpoint: Option<&str>) {
+        const { assert!(cfg!(feature = "failpoints"), "built without the feature `failpoints`") };
+        self.environment.retain(|(name, _)| name != FAILPOINT);
+        let armed = failpoint.map(|failpoint| (FAILPOINT.to_owned(), failpoint.to_owned()));
+        self.environment.extend(armed);
     }
 
     /// Replaces the pipeline file, for the next life.
@@ -137,6 +167,7 @@ impl Relay {
             .args(arguments)
             .current_dir(self.folder.path())
             .env_remove("TAILPOST_LOG")
+            .env_remove(FAILPOINT)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -166,6 +197,12 @@ impl Relay {
     /// The log of this life.
     pub fn log(&self) -> String {
         self.log.lock().unwrap()[self.life..].join("\n")
+    }
+
+    /// Lines of all lives that meet the condition.
+    pub fn count_lines(&self, condition: impl Fn(&str) -> bool) -> usize {
+        let log = self.log.lock().unwrap();
+        log.iter().filter(|line| condition(line)).count()
     }
 
     /// How many lines of this life have the text.
@@ -272,6 +309,10 @@ impl Relay {
         self.metric("tailpost_events_skipped_total", &[("reason", reason)]) as u64
     }
 
+    pub fn dead_lettered(&self, reason: &str) -> u64 {
+        self.metric("tailpost_events_dead_lettered_total", &[("reason", reason)]) as u64
+    }
+
     /// Waits until this many were received in this life and nothing is in flight, and checks that every event is
     /// accounted for.
     pub fn wait_settled(&mut self, received: u64) {
@@ -323,11 +364,22 @@ impl Relay {
 
     /// Waits until it has ended by itself; gives the exit code.
     pub fn wait_exit(&mut self, deadline: Duration) -> i32 {
+        let status = self.wait_end(deadline);
+        status.code().unwrap_or_else(|| panic!("it ended by {status}"))
+    }
+
+    /// Waits until a failpoint has killed it.
+    pub fn wait_killed(&mut self) {
+        let status = self.wait_end(DEADLINE);
+        assert_eq!(status.signal(), Some(Signal::KILL.as_raw()), "it ended by {status}");
+    }
+
+    fn wait_end(&mut self, deadline: Duration) -> ExitStatus {
         eventually(deadline, "tailpost ended", || !self.runs());
         let (mut child, reader) = self.child.take().expect("it was started");
         let status = child.wait().expect("wait for tailpost");
         reader.join().expect("the log's reader");
-        status.code().unwrap_or_else(|| panic!("it ended by {status}"))
+        status
     }
 
     /// Waits until it has ended as a failure that a person must act on: code 1, and one ERROR line, which has these texts.

@@ -7,6 +7,7 @@ use std::process::{Command, Output};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::mysql::{Flavor, Mysql};
+use super::postgres::connect;
 use super::{Db, unique_name, variable};
 
 /// A PostgreSQL server's addresses, each of one database: as the connector, the application and the administrator.
@@ -69,6 +70,25 @@ impl OwnServer {
     pub fn postgres_with(settings: &[(&str, &str)]) -> Self {
         let kind = std::env::var("TAILPOST_TEST_PG_KIND").unwrap_or_else(|_| "pg".to_owned());
         Self::start(&kind, settings)
+    }
+
+    /// A copy of this PostgreSQL server that follows it, with options of its own. The primary has a slot for it:
+    /// [`OwnServer::standby_slot`].
+    pub fn standby_of(primary: &Self, options: &str) -> Self {
+        let (kind, _) = primary.name.split_once('@').expect("an instance");
+        Self::start(kind, &[("OPTS", options), ("STANDBY_OF", &primary.name)])
+    }
+
+    /// The slot on its primary through which a standby follows it.
+    pub fn standby_slot(&self) -> String {
+        let instance = self.name.split_once('@').expect("an instance").1;
+        let mut primary = connect(&self.addresses().admin_url);
+        let name: String = primary
+            .query_one("SELECT current_setting('primary_slot_name')", &[])
+            .expect("a standby")
+            .get(0);
+        assert!(name.ends_with(instance), "{name}");
+        name
     }
 
     /// MySQL or MariaDB of the kind that TAILPOST_TEST_MYSQL_KIND or TAILPOST_TEST_MARIADB_KIND names (`mysql`, `mariadb`),
