@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::checkpoint::file::FileStore;
-use crate::checkpoint::{CheckpointError, CheckpointStore, Document};
+use crate::checkpoint::{CheckpointError, Document};
 use crate::config::{Checkpoint, Pipeline, Source};
 use crate::position::Position;
 use crate::telemetry::error_chain;
@@ -195,10 +195,8 @@ async fn import(stored: &Stored<'_>, arguments: &ImportArguments) -> Result<(), 
         // It may have gone on since the export.
         free(&Saved::load(file).await?, stored.file_place())?;
     }
-    let mut store = stored.open()?;
-    let saved = Saved::load(&mut store).await?;
-    free(&saved, stored.place())?;
-    store.save(&position).await?;
+    let chosen = |saved: &Saved| free(saved, stored.place()).map(|()| position.clone());
+    let (saved, position) = stored.replace(chosen).await?;
     print_change(stored, &saved, &position)?;
     if let Some(path) = leftover
         .map(FileStore::set_aside)

@@ -2,7 +2,6 @@
 
 use clap::Args;
 
-use crate::checkpoint::CheckpointStore;
 use crate::config::{GtidStart, MysqlStart, Source};
 use crate::position::{Lsn, Position, PostgresPosition};
 use crate::source::{self, SourceError};
@@ -45,10 +44,8 @@ pub(super) async fn run(stored: &Stored<'_>, arguments: &SetArguments) -> Result
     }
     // The server first: what it refuses must not have shut out a pipeline that runs.
     let position = resolve(&stored.pipeline.source, &arguments.place).await?;
-    let mut store = stored.open()?;
-    let saved = Saved::load(&mut store).await?;
-    let position = keep_last_event(position, &saved);
-    store.save(&position).await?;
+    let chosen = |saved: &Saved| Ok(keep_last_event(position.clone(), saved));
+    let (saved, position) = stored.replace(chosen).await?;
     print_change(stored, &saved, &position)
 }
 

@@ -11,6 +11,7 @@ use crate::config::{Checkpoint, CheckpointTopic, Pipeline, Sink};
 use crate::position::Position;
 use crate::telemetry::error_chain;
 
+use super::error::PositionError;
 use super::{StoreKind, Target};
 
 /// A pipeline, and the store that is meant: the file's own, or the one of `--store`.
@@ -94,6 +95,29 @@ impl<'p> Stored<'p> {
         )?)
     }
 
+    /// Loads the store, and saves what `choose` makes of what was in it. Gives both.
+    ///
+    /// An instance that runs is shut out by the load and takes the store back as soon as it has noticed. Whoever saves between
+    /// two of its tries has won, since it then reads that position: so it is tried again.
+    pub(super) async fn replace(
+        &self,
+        choose: impl Fn(&Saved) -> Result<Position, PositionError>,
+    ) -> Result<(Saved, Position), PositionError> {
+        let mut tries = 1;
+        loop {
+            let mut store = self.open()?;
+            let saved = Saved::load(&mut store).await?;
+            let position = choose(&saved)?;
+            match store.save(&position).await {
+                Err(error) if error.is_fenced() && tries < MOST_TRIES => tries += 1,
+                result => {
+                    result?;
+                    return Ok((saved, position));
+                }
+            }
+        }
+    }
+
     fn kafka(&self, topic: &CheckpointTopic) -> KafkaStore {
         let Sink::Kafka(kafka) = &self.pipeline.sink;
         KafkaStore::new(
@@ -105,6 +129,9 @@ impl<'p> Stored<'p> {
         )
     }
 }
+
+/// How often a save is tried that an instance shut out: with the instance's own growing waits in between, a few are enough.
+const MOST_TRIES: u32 = 10;
 
 /// What a store held when it was opened.
 #[derive(Debug)]
