@@ -1,5 +1,6 @@
 //! The application: connections that commit numbered messages and keep account of what they know to be committed.
 
+use std::iter;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
@@ -153,7 +154,7 @@ impl Workload {
         };
         let unknown = match self.commit_at_last(&mut None, &transaction) {
             Outcome::Committed => Vec::new(),
-            Outcome::Unknown => Vec::from([0..count]),
+            Outcome::Unknown => iter::once(0..count).collect(),
             Outcome::Abandoned => return,
         };
         self.others.lock().unwrap()[at] = Written {

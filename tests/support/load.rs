@@ -340,7 +340,7 @@ mod tests {
             "of one key; 1 and 2 have different ones"
         );
         let mut half_known = Committed(vec![committed.0[0].clone()]);
-        half_known.0[0].unknown = Vec::from([1..3]);
+        half_known.0[0].unknown.push(1..3);
         let account = half_known.account(&[&records[..1], &records[3..]].concat());
         assert_eq!(account, Account::default(), "not committed after all");
         let account = half_known.account(&[&records[..2], &records[3..]].concat());
