@@ -179,9 +179,8 @@ impl From<LifeError> for PipelineError {
 /// What a life begins with where its source has asked.
 enum Claimed {
     From(Option<Position>),
-    /// The source ended before it had its lock.
-    SourceEnded,
-    Failed(LifeError),
+    /// It failed, or the source ended before it was made.
+    NotMade(Option<LifeError>),
 }
 
 impl<P: Parts> Supervisor<P> {
@@ -314,30 +313,15 @@ impl<P: Parts> Supervisor<P> {
         };
         let from = match from {
             Claimed::From(from) => from,
-            Claimed::SourceEnded => {
+            Claimed::NotMade(failed) => {
                 let (ended, word) = source.await?;
                 close(sink).await;
-                let legacy = Legacy {
-                    store,
-                    from: None,
-                    word,
-                    single,
-                    culprit,
-                    unsettled,
-                };
-                return match ended {
-                    Err(error @ SourceError::TakenOver(_)) => Ok((legacy, Some(error.into()))),
-                    ended => ended.map(|()| (legacy, None)).map_err(Into::into),
-                };
-            }
-            Claimed::Failed(error) => {
-                let (ended, word) = source.await?;
-                close(sink).await;
-                match ended {
-                    // A lock that was lost meanwhile is taken anew by the next life too.
-                    Ok(()) | Err(SourceError::TakenOver(_)) => {}
+                let taken_over = match ended {
+                    Ok(()) => None,
+                    // A lock that was lost meanwhile is taken anew by the next life.
+                    Err(error @ SourceError::TakenOver(_)) => Some(LifeError::from(error)),
                     Err(error) => return Err(error.into()),
-                }
+                };
                 let legacy = Legacy {
                     store,
                     from: None,
@@ -346,7 +330,7 @@ impl<P: Parts> Supervisor<P> {
                     culprit,
                     unsettled,
                 };
-                return Ok((legacy, Some(error)));
+                return Ok((legacy, failed.or(taken_over)));
             }
         };
         let overtakable = store.is_shared() && !sink.commits();
@@ -435,7 +419,7 @@ impl<P: Parts> Supervisor<P> {
         stop: &CancellationToken,
     ) -> Claimed {
         if !answer.asked().await {
-            return Claimed::SourceEnded;
+            return Claimed::NotMade(None);
         }
         let claiming = async {
             sink.claim().await?;
@@ -443,9 +427,9 @@ impl<P: Parts> Supervisor<P> {
         };
         let loaded = tokio::select! {
             biased; // a stop ends the wait for a broker, as does a source that cannot go on
-            () = stop.cancelled() => return Claimed::SourceEnded,
+            () = stop.cancelled() => return Claimed::NotMade(None),
             // One that lost its lock cannot either: the claim would shut out whoever has it now.
-            () = answer.unwanted() => return Claimed::SourceEnded,
+            () = answer.unwanted() => return Claimed::NotMade(None),
             loaded = claiming => loaded,
         };
         let from = match loaded {
@@ -453,7 +437,7 @@ impl<P: Parts> Supervisor<P> {
             Err(error) => {
                 // Before the question fails, which the source would take for a reason to connect again.
                 stop.cancel();
-                return Claimed::Failed(error);
+                return Claimed::NotMade(Some(error));
             }
         };
         match &from {
