@@ -11,7 +11,7 @@ use crate::config::CheckpointTopic;
 use crate::sink::{DeliveryError, DeliveryErrorKind};
 
 use super::client::no_answer;
-use super::topics::{Admin, REQUEST, unavailable};
+use super::topics::{Admin, REQUEST, first_broker, unavailable};
 
 /// Positions are small and many. Small segments are soon done with, and then compacted; a read stays short.
 const SETTINGS: [(&str, &str); 4] = [
@@ -67,12 +67,13 @@ async fn cleanup_policy(admin: &Admin, brokers: &str, name: &str) -> Result<Opti
         .inner()
         .fetch_metadata(None, REQUEST)
         .map_err(|_| unavailable(no_answer(brokers)))?;
+    let broker = first_broker(&metadata, brokers)?;
     if !metadata.topics().iter().any(|topic| topic.name() == name) {
         return Ok(None);
     }
     let options = AdminOptions::new()
         .request_timeout(Some(REQUEST))
-        .broker_id(metadata.brokers().first().map(|broker| broker.id()));
+        .broker_id(Some(broker));
     let described = admin
         .describe_configs([&ResourceSpecifier::Topic(name)], &options)
         .await;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::metadata::{Metadata, MetadataBroker};
 use rdkafka::producer::Producer as _;
 
 use crate::config;
@@ -70,6 +71,8 @@ pub(super) fn prepare(
             None => break,
             Some(code) => match &kafka.create_topics {
                 Some(wanted) if !created => {
+                    // So that it knows whom to ask, too.
+                    broker_of(admin, name, &kafka.brokers)?;
                     runtime.block_on(create(admin, name, *wanted))?;
                     created = true;
                 }
@@ -97,16 +100,33 @@ pub(super) fn prepare(
             },
         }
     }
-    let broker = some_broker(producer);
+    let broker = broker_of(admin, name, &kafka.brokers)?;
     let limit = runtime.block_on(limit(admin, name, broker))?;
     Ok(Topic { limit, fresh: true })
 }
 
-/// Any broker knows a topic's settings. Without a name librdkafka asks the controller, and waits as long as it may where
-/// none is named, as with its own broker for tests.
-fn some_broker(producer: &Producer) -> Option<i32> {
-    let metadata = producer.client().fetch_metadata(None, REQUEST).ok()?;
-    metadata.brokers().first().map(rdkafka::metadata::MetadataBroker::id)
+/// A broker that can be asked for the topic's settings: any of them knows those.
+///
+/// Asked of `admin` itself, not of another client: one that starts while the cluster names no broker, as it does for a
+/// moment after all of them were away, asks by itself again only after `topic.metadata.refresh.interval.ms`, five minutes,
+/// and until then each of its requests waits for a broker that it has never heard of.
+fn broker_of(admin: &Admin, topic: &str, brokers: &str) -> Result<i32, DeliveryError> {
+    let metadata = admin
+        .inner()
+        .fetch_metadata(Some(topic), REQUEST)
+        .map_err(|_| unavailable(no_answer(brokers)))?;
+    first_broker(&metadata, brokers)
+}
+
+/// # Errors
+/// `Unavailable` while the cluster names no broker.
+pub(super) fn first_broker(metadata: &Metadata, brokers: &str) -> Result<i32, DeliveryError> {
+    let first = metadata.brokers().first();
+    first.map(MetadataBroker::id).ok_or_else(|| {
+        unavailable(format!(
+            "Kafka at {brokers} answers, but names no broker yet: it is coming up, or its controller does not see it"
+        ))
+    })
 }
 
 /// None: it is there. Asking makes it, where the broker's own rule says so.
@@ -166,9 +186,11 @@ async fn create(admin: &Admin, name: &str, wanted: config::CreateTopics) -> Resu
     }
 }
 
-async fn limit(admin: &Admin, name: &str, broker: Option<i32>) -> Result<u64, DeliveryError> {
+async fn limit(admin: &Admin, name: &str, broker: i32) -> Result<u64, DeliveryError> {
     use RDKafkaErrorCode as Code;
-    let options = AdminOptions::new().request_timeout(Some(REQUEST)).broker_id(broker);
+    let options = AdminOptions::new()
+        .request_timeout(Some(REQUEST))
+        .broker_id(Some(broker));
     let described = admin
         .describe_configs([&ResourceSpecifier::Topic(name)], &options)
         .await;
