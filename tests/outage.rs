@@ -1,6 +1,7 @@
 //! Servers that go away, crash or fall silent, and come back: nothing is lost, order is kept, and nobody restarts anything.
 
 use crate::support::load::{Load, Plan};
+use crate::support::nameless::Nameless;
 use crate::support::relay::Relay;
 use crate::support::server::{OwnServer, Postgres};
 use crate::support::{
@@ -188,6 +189,49 @@ fn a_broker_that_is_away_at_the_start_and_a_topic_that_nobody_makes_are_waited_f
     assert_eq!(bed.kafka.ends(&bed.topic("more")).len(), 3);
     bed.reader(&["more"]).exactly(1);
     bed.reader(&["events"]).exactly(1);
+}
+
+#[test]
+fn a_cluster_that_names_no_broker_for_a_moment_is_found_again() {
+    nameless_for_a_moment("", "names no broker yet");
+}
+
+#[test]
+fn a_cluster_that_names_no_broker_for_a_moment_is_found_again_for_transactions() {
+    nameless_for_a_moment(", exactly_once: true", "no Kafka broker answers");
+}
+
+/// What clients learn then makes them drop all brokers that they know; `trouble` is what they say when it has come to that.
+fn nameless_for_a_moment(more: &str, trouble: &str) {
+    let proxy = Nameless::new();
+    let broker = OwnServer::kafka(&format!("advertised.listeners=PLAINTEXT://{}", proxy.address()));
+    proxy.forward_to(&broker.brokers());
+    let bed = Bed::with(Db::Postgres, None, Some(&broker));
+    for topic in ["events", "more"] {
+        bed.kafka.create_topic(&bed.topic(topic), 1, &[]);
+    }
+    // The second topic is asked about by the client for topics, which knows its brokers from the first.
+    let by_key = ANY_OUTBOX
+        .replace("topic: '<topic>'", "topic: '<name>.${event_type}'")
+        .replace("brokers: '<brokers>'", &format!("brokers: '{}'{more}", proxy.address()));
+    let mut relay = bed.relay(&by_key);
+    relay.start();
+    relay.wait_ready();
+    let event = |topic: &str| Event::of("{}").key("1").event_type(topic);
+    bed.app().emit(&event("events"));
+    relay.wait_published(1);
+
+    proxy.name_none();
+    bed.app().emit(&event("events"));
+    bed.app().emit(&event("more"));
+    eventually(DEADLINE, "it is told of no broker", || proxy.emptied() > 0);
+    relay.wait_not_ready(trouble);
+    proxy.name_all();
+    relay.wait_published(3);
+    relay.wait_ready();
+    bed.committed_reader(&["events"]).exactly(2);
+    bed.committed_reader(&["more"]).exactly(1);
+    assert_eq!(relay.metric("tailpost_restarts_total", &[]), 0.0, "{}", relay.log());
 }
 
 over_each!(a_server_that_is_away_at_the_start_is_waited_for);

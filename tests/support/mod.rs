@@ -12,6 +12,7 @@ pub mod lives;
 pub mod load;
 pub mod mysql;
 pub mod mysql_bed;
+pub mod nameless;
 pub mod place;
 pub mod plot;
 pub mod positions;

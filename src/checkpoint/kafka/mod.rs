@@ -11,11 +11,9 @@ mod writer;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rdkafka::config::FromClientConfig;
-
 use crate::config::{self, CheckpointTopic};
 use crate::position::Position;
-use crate::sink::kafka::{Admin, client_config, client_reason, ensure_checkpoint_topic};
+use crate::sink::kafka::{Admin, client_reason, ensure_checkpoint_topic};
 use crate::sink::{DeliveryError, DeliveryErrorKind};
 
 use super::document::VERSION;
@@ -180,10 +178,10 @@ impl CheckpointStore for KafkaStore {
 
 impl Own {
     fn claim(&self, kafka: &config::Kafka, topic: &CheckpointTopic) -> Result<(), KafkaStoreError> {
-        let admin = Admin::from_config(&client_config(kafka)).map_err(|error| KafkaStoreError::Client {
+        let admin = Admin::new(kafka).map_err(|error| KafkaStoreError::Client {
             reason: client_reason(&error),
         })?;
-        ensure_checkpoint_topic(&admin, &kafka.brokers, topic)?;
+        ensure_checkpoint_topic(&admin, topic)?;
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         // The one of a former life is of no use any more.
         *writer = None;

@@ -13,7 +13,7 @@ use rdkafka::producer::{BaseRecord, DeliveryResult, Producer, ProducerContext, T
 
 use crate::config;
 use crate::sink::kafka::{
-    TransactionError, TransactionErrorKind, Trouble, abort, begin, client_config, client_reason, commit, init,
+    Asking, TransactionError, TransactionErrorKind, Trouble, abort, begin, client_config, client_reason, commit, init,
     no_answer, refusal_remedy, until_known,
 };
 
@@ -34,7 +34,6 @@ const SAVE: &str = "save checkpoint";
 pub(super) struct Writer {
     producer: ThreadedProducer<Context>,
     topic: String,
-    brokers: String,
     transactional_id: String,
     /// The end of a transaction that is not known.
     pending: Option<Pending>,
@@ -48,13 +47,13 @@ enum Pending {
 
 /// Keeps what the brokers report beside the answers to calls.
 struct Context {
-    brokers: String,
+    asking: Asking,
     refusal: Mutex<Option<String>>,
 }
 
 impl ClientContext for Context {
     fn error(&self, error: KafkaError, reason: &str) {
-        match Trouble::of(&error, reason, &self.brokers) {
+        match Trouble::of(&error, reason, self.asking.brokers()) {
             Some(Trouble::Refused(text)) => {
                 *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
             }
@@ -80,7 +79,7 @@ impl Writer {
     /// No broker answers in time, or they refuse.
     pub(super) fn claim(kafka: &config::Kafka, topic: &str, transactional_id: &str) -> Result<Self, KafkaStoreError> {
         let context = Context {
-            brokers: kafka.brokers.clone(),
+            asking: Asking::new(&kafka.brokers),
             refusal: Mutex::default(),
         };
         let mut settings = client_config(kafka);
@@ -97,7 +96,6 @@ impl Writer {
         let writer = Self {
             producer,
             topic: topic.to_owned(),
-            brokers: kafka.brokers.clone(),
             transactional_id: transactional_id.to_owned(),
             pending: None,
         };
@@ -205,7 +203,8 @@ impl Writer {
     }
 
     fn unavailable(&self, action: &'static str, error: TransactionError) -> KafkaStoreError {
-        let answers = self.producer.client().fetch_metadata(None, ANSWER).is_ok();
+        let (client, asking) = (self.producer.client(), &self.producer.context().asking);
+        let answers = asking.metadata(client, None, ANSWER).is_ok();
         KafkaStoreError::Unavailable {
             reason: match answers {
                 // librdkafka's words for it are advice for programmers.
@@ -213,7 +212,7 @@ impl Writer {
                     format!("{action} to topic `{}`: it takes long ({})", self.topic, error.code)
                 }
                 true => format!("{action} to topic `{}`: {}", self.topic, error.reason),
-                false => no_answer(&self.brokers),
+                false => no_answer(asking.brokers()),
             },
         }
     }

@@ -28,12 +28,12 @@ const WAIT: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// `Unavailable` while it can still come about, `Refused` where a person must act.
-pub(crate) fn ensure(admin: &Admin, brokers: &str, topic: &CheckpointTopic) -> Result<(), DeliveryError> {
+pub(crate) fn ensure(admin: &Admin, topic: &CheckpointTopic) -> Result<(), DeliveryError> {
     let runtime = tokio::runtime::Handle::current();
     let name = &topic.name;
     let mut created = false;
     for _ in 0..TRIES {
-        match runtime.block_on(cleanup_policy(admin, brokers, name))? {
+        match runtime.block_on(cleanup_policy(admin, name))? {
             Some(policy) if policy.split(',').any(|word| word.trim() == "compact") => return Ok(()),
             Some(policy) => {
                 return Err(refused(format!(
@@ -60,14 +60,13 @@ pub(crate) fn ensure(admin: &Admin, brokers: &str, topic: &CheckpointTopic) -> R
 }
 
 /// None: there is no such topic, as far as the user may know.
-async fn cleanup_policy(admin: &Admin, brokers: &str, name: &str) -> Result<Option<String>, DeliveryError> {
+async fn cleanup_policy(admin: &Admin, name: &str) -> Result<Option<String>, DeliveryError> {
     use RDKafkaErrorCode as Code;
     // Of all topics: to ask for one can make it.
     let metadata = admin
-        .inner()
-        .fetch_metadata(None, REQUEST)
-        .map_err(|_| unavailable(no_answer(brokers)))?;
-    let broker = first_broker(&metadata, brokers)?;
+        .metadata(None)
+        .map_err(|_| unavailable(no_answer(admin.brokers())))?;
+    let broker = first_broker(&metadata, admin.brokers())?;
     if !metadata.topics().iter().any(|topic| topic.name() == name) {
         return Ok(None);
     }
@@ -75,6 +74,7 @@ async fn cleanup_policy(admin: &Admin, brokers: &str, name: &str) -> Result<Opti
         .request_timeout(Some(REQUEST))
         .broker_id(Some(broker));
     let described = admin
+        .client
         .describe_configs([&ResourceSpecifier::Topic(name)], &options)
         .await;
     let code = match described.map(|results| results.into_iter().next()) {
@@ -107,7 +107,7 @@ async fn create(admin: &Admin, topic: &CheckpointTopic) -> Result<(), DeliveryEr
     let new = NewTopic::new(name, 1, TopicReplication::Fixed(topic.replication_factor));
     let new = SETTINGS.iter().fold(new, |new, (name, value)| new.set(name, value));
     let options = AdminOptions::new().operation_timeout(Some(REQUEST));
-    let code = match admin.create_topics([&new], &options).await {
+    let code = match admin.client.create_topics([&new], &options).await {
         Ok(results) => match results.into_iter().next() {
             Some(Ok(_)) | None => {
                 tracing::info!(topic = name, "checkpoint topic created");

@@ -1,6 +1,6 @@
 //! The producer's settings, and what librdkafka calls back with.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use crate::relay::in_flight::{Acks, Seq};
 use crate::sink::{DeliveryError, DeliveryErrorKind};
 use crate::telemetry::status::PipelineStatus;
 
+use super::asking::Asking;
 use super::error::{delivery_error, position_error};
 
 /// librdkafka's default for `batch.size`.
@@ -116,20 +117,30 @@ pub(super) fn is_compressed(kafka: &config::Kafka) -> bool {
         .any(|(name, value)| names.contains(&name.as_str()) && value.expose_secret() != "none")
 }
 
+/// What tells whether a producer is alive.
+#[derive(Debug, Default)]
+pub(super) struct Pulse {
+    /// Sent and not reported yet.
+    pub(super) outstanding: AtomicUsize,
+    /// How many were reported in all.
+    pub(super) reports: AtomicU64,
+    /// The brokers are taken for gone.
+    pub(super) unreachable: AtomicBool,
+    /// A call takes long.
+    pub(super) doubted: AtomicBool,
+}
+
 /// Passes deliveries on to the ledger, and the connection's troubles to the status.
 pub(super) struct Context {
     acks: Acks,
     status: Arc<PipelineStatus>,
-    /// Sent and not reported yet.
-    pub(super) outstanding: AtomicUsize,
+    pub(super) pulse: Arc<Pulse>,
     /// Told at each delivery while somebody waits.
     pub(super) delivered: Notify,
     pub(super) waiting: AtomicBool,
     /// The last trouble said, so that it is said once.
     trouble: Mutex<Option<String>>,
-    /// Whether a probe should ask if the brokers are back.
-    pub(super) unreachable: Arc<AtomicBool>,
-    brokers: String,
+    pub(super) asking: Asking,
     /// Whether records become durable only by a commit: a delivery is no ack then.
     transactional: bool,
     /// Why the brokers do not let us in.
@@ -137,22 +148,15 @@ pub(super) struct Context {
 }
 
 impl Context {
-    pub(super) fn new(
-        acks: Acks,
-        status: Arc<PipelineStatus>,
-        unreachable: Arc<AtomicBool>,
-        brokers: String,
-        transactional: bool,
-    ) -> Self {
+    pub(super) fn new(acks: Acks, status: Arc<PipelineStatus>, asking: Asking, transactional: bool) -> Self {
         Self {
             acks,
             status,
-            outstanding: AtomicUsize::new(0),
+            pulse: Arc::default(),
             delivered: Notify::new(),
             waiting: AtomicBool::new(false),
             trouble: Mutex::new(None),
-            unreachable,
-            brokers,
+            asking,
             transactional,
             refusal: Mutex::new(None),
         }
@@ -190,9 +194,9 @@ impl Context {
 
 impl ClientContext for Context {
     fn error(&self, error: KafkaError, reason: &str) {
-        match Trouble::of(&error, reason, &self.brokers) {
+        match Trouble::of(&error, reason, self.asking.brokers()) {
             Some(Trouble::Unreachable(text)) => {
-                self.unreachable.store(true, Ordering::Relaxed);
+                self.pulse.unreachable.store(true, Ordering::Relaxed);
                 self.report(Some(text));
             }
             Some(Trouble::Refused(text)) => {
@@ -259,14 +263,16 @@ impl ProducerContext for Context {
 
     /// Called on the poll thread: in order within a partition, and never at once for two messages.
     fn delivery(&self, result: &DeliveryResult<'_>, opaque: usize) {
-        self.outstanding.fetch_sub(1, Ordering::SeqCst);
+        self.pulse.reports.fetch_add(1, Ordering::Relaxed);
+        self.pulse.outstanding.fetch_sub(1, Ordering::SeqCst);
         let seq = Seq((opaque & !POSITION) as u64);
         match result {
             Ok(_) => {
                 if !self.transactional {
                     self.acks.acked(seq);
                 }
-                if self.unreachable.load(Ordering::Relaxed) && self.unreachable.swap(false, Ordering::Relaxed) {
+                let unreachable = &self.pulse.unreachable;
+                if unreachable.load(Ordering::Relaxed) && unreachable.swap(false, Ordering::Relaxed) {
                     self.report(None);
                 }
             }

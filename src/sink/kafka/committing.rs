@@ -145,7 +145,7 @@ impl Transactions {
             reason: error.to_string(),
         })?;
         let context = producer.context();
-        context.outstanding.fetch_add(1, Ordering::AcqRel);
+        context.pulse.outstanding.fetch_add(1, Ordering::AcqRel);
         let message = BaseRecord::with_opaque_to(&topic.name, seq.0 as usize | POSITION)
             .partition(PARTITION)
             .key(&record.key)
@@ -153,7 +153,7 @@ impl Transactions {
         let Err((error, _)) = producer.send(message) else {
             return Ok(());
         };
-        context.outstanding.fetch_sub(1, Ordering::SeqCst);
+        context.pulse.outstanding.fetch_sub(1, Ordering::SeqCst);
         let code = error.rdkafka_error_code();
         let cause = match code {
             // A transaction that has failed takes nothing more, and lets none begin: that call says why it failed.
@@ -183,11 +183,15 @@ impl Transactions {
                     }),
                 },
                 |error, waited| {
+                    if waited < TROUBLE {
+                        return;
+                    }
                     // While no broker answers at all, that is what is told.
-                    if waited >= TROUBLE && !context.unreachable.load(Ordering::Relaxed) {
+                    if !context.pulse.unreachable.load(Ordering::Relaxed) {
                         is_told = true;
                         context.report(Some(call.trouble(&id, error.code)));
                     }
+                    context.pulse.doubted.store(true, Ordering::Relaxed);
                 },
             );
             if known.is_ok() && is_told {

@@ -7,6 +7,7 @@
 //! committed records see both or neither. What would make an open transaction wait for long (a topic that is looked at, a
 //! producer that is made anew) waits for a commit first, since readers wait for the transaction.
 
+mod asking;
 mod checkpoint_topic;
 mod client;
 mod committing;
@@ -18,10 +19,9 @@ mod transaction;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rdkafka::config::FromClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer as _, PurgeConfig};
@@ -41,6 +41,7 @@ use committing::Transactions;
 use producer::{Settings, SharedProducer};
 use topics::{Topic, batch_len, prepare};
 
+pub(crate) use asking::Asking;
 pub(crate) use checkpoint_topic::ensure as ensure_checkpoint_topic;
 pub(crate) use client::{Trouble, client_config, no_answer};
 pub use committing::Positions;
@@ -120,13 +121,12 @@ impl KafkaSink {
             transactional: transactions.is_some(),
             acks,
             status,
-            unreachable: Arc::new(AtomicBool::new(false)),
             config: Arc::clone(&config),
         };
         let batch_size = wanted_batch_size(&config).min(batch_limit.load(Ordering::Relaxed));
         let producer = settings.make(batch_size)?;
         let probe = settings.probe(&producer);
-        let admin = Admin::from_config(&client_config(&config)).map_err(|error| error::client_error(&error))?;
+        let admin = Admin::new(&config).map_err(|error| error::client_error(&error))?;
         Ok(Self {
             settings,
             producer,
@@ -169,7 +169,7 @@ impl KafkaSink {
         let context = self.producer.context();
         // In one order with the callback's decrement and look: whoever comes second sees the other.
         context.waiting.store(true, Ordering::SeqCst);
-        while context.outstanding.load(Ordering::SeqCst) >= count {
+        while context.pulse.outstanding.load(Ordering::SeqCst) >= count {
             context.delivered.notified().await;
         }
         context.waiting.store(false, Ordering::SeqCst);
@@ -192,13 +192,8 @@ impl KafkaSink {
     async fn checkpoint_topic(&self, topic: &CheckpointTopic) -> Result<(), DeliveryError> {
         let context = self.producer.context();
         loop {
-            let (admin, config, topic) = (
-                Arc::clone(&self.admin),
-                Arc::clone(&self.settings.config),
-                topic.clone(),
-            );
-            let looked =
-                tokio::task::spawn_blocking(move || ensure_checkpoint_topic(&admin, &config.brokers, &topic)).await;
+            let (admin, topic) = (Arc::clone(&self.admin), topic.clone());
+            let looked = tokio::task::spawn_blocking(move || ensure_checkpoint_topic(&admin, &topic)).await;
             let error = match looked {
                 Ok(Ok(())) => {
                     context.report(None);
@@ -325,14 +320,14 @@ impl Sink for KafkaSink {
         // before the ledger's life ends.
         let opaque = seq.0 as usize;
         let context = self.producer.context();
-        context.outstanding.fetch_add(1, Ordering::AcqRel);
+        context.pulse.outstanding.fetch_add(1, Ordering::AcqRel);
         let Err((error, _)) = self.producer.send(message(&record, opaque)) else {
             if let Some(transactions) = &mut self.transactions {
                 transactions.taken(seq);
             }
             return Ok(());
         };
-        context.outstanding.fetch_sub(1, Ordering::SeqCst);
+        context.pulse.outstanding.fetch_sub(1, Ordering::SeqCst);
         if error == KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull) {
             self.queue_full = true;
             return Err(SendError::NotReady(Box::new(record)));
@@ -400,6 +395,7 @@ impl Sink for KafkaSink {
                 let half = self
                     .producer
                     .context()
+                    .pulse
                     .outstanding
                     .load(Ordering::Acquire)
                     .div_ceil(2)
@@ -423,7 +419,7 @@ impl Sink for KafkaSink {
             }
         };
         let commits = self.commits();
-        let count = self.producer.context().outstanding.load(Ordering::Acquire);
+        let count = self.producer.context().pulse.outstanding.load(Ordering::Acquire);
         // Other threads may hold the producer for a while, and it would go on sending.
         self.producer.purge(PurgeConfig::default().queue().inflight());
         self.probe.abort();

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::config::FromClientConfig;
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::metadata::{Metadata, MetadataBroker};
 use rdkafka::producer::Producer as _;
 
@@ -14,7 +15,8 @@ use crate::config;
 use crate::record::Record;
 use crate::sink::{DeliveryError, DeliveryErrorKind, RecordFault};
 
-use super::client::no_answer;
+use super::asking::Asking;
+use super::client::{client_config, no_answer};
 use super::producer::Producer;
 
 pub(super) const REQUEST: Duration = Duration::from_secs(10);
@@ -67,12 +69,12 @@ pub(super) fn prepare(
     let mut created = false;
     let mut tries = 0;
     loop {
-        match existence(producer, name, &kafka.brokers)? {
+        match existence(producer, name)? {
             None => break,
             Some(code) => match &kafka.create_topics {
                 Some(wanted) if !created => {
                     // So that it knows whom to ask, too.
-                    broker_of(admin, name, &kafka.brokers)?;
+                    broker_of(admin, name)?;
                     runtime.block_on(create(admin, name, *wanted))?;
                     created = true;
                 }
@@ -100,22 +102,19 @@ pub(super) fn prepare(
             },
         }
     }
-    let broker = broker_of(admin, name, &kafka.brokers)?;
+    let broker = broker_of(admin, name)?;
     let limit = runtime.block_on(limit(admin, name, broker))?;
     Ok(Topic { limit, fresh: true })
 }
 
 /// A broker that can be asked for the topic's settings: any of them knows those.
 ///
-/// Asked of `admin` itself, not of another client: one that starts while the cluster names no broker, as it does for a
-/// moment after all of them were away, asks by itself again only after `topic.metadata.refresh.interval.ms`, five minutes,
-/// and until then each of its requests waits for a broker that it has never heard of.
-fn broker_of(admin: &Admin, topic: &str, brokers: &str) -> Result<i32, DeliveryError> {
+/// Asked of `admin` itself, not of another client, since each knows the brokers that it was told of and waits for any other.
+fn broker_of(admin: &Admin, topic: &str) -> Result<i32, DeliveryError> {
     let metadata = admin
-        .inner()
-        .fetch_metadata(Some(topic), REQUEST)
-        .map_err(|_| unavailable(no_answer(brokers)))?;
-    first_broker(&metadata, brokers)
+        .metadata(Some(topic))
+        .map_err(|_| unavailable(no_answer(admin.brokers())))?;
+    first_broker(&metadata, admin.brokers())
 }
 
 /// # Errors
@@ -130,18 +129,21 @@ pub(super) fn first_broker(metadata: &Metadata, brokers: &str) -> Result<i32, De
 }
 
 /// None: it is there. Asking makes it, where the broker's own rule says so.
-fn existence(producer: &Producer, name: &str, brokers: &str) -> Result<Option<RDKafkaErrorCode>, DeliveryError> {
-    let metadata = producer.client().fetch_metadata(Some(name), REQUEST).map_err(|error| {
-        let code = error.rdkafka_error_code();
-        match code {
-            Some(
-                RDKafkaErrorCode::OperationTimedOut
-                | RDKafkaErrorCode::BrokerTransportFailure
-                | RDKafkaErrorCode::AllBrokersDown,
-            ) => unavailable(no_answer(brokers)),
-            _ => unavailable(format!("read the metadata of topic `{name}`: {error}")),
-        }
-    })?;
+fn existence(producer: &Producer, name: &str) -> Result<Option<RDKafkaErrorCode>, DeliveryError> {
+    let asking = &producer.context().asking;
+    let metadata = asking
+        .metadata(producer.client(), Some(name), REQUEST)
+        .map_err(|error| {
+            let code = error.rdkafka_error_code();
+            match code {
+                Some(
+                    RDKafkaErrorCode::OperationTimedOut
+                    | RDKafkaErrorCode::BrokerTransportFailure
+                    | RDKafkaErrorCode::AllBrokersDown,
+                ) => unavailable(no_answer(asking.brokers())),
+                _ => unavailable(format!("read the metadata of topic `{name}`: {error}")),
+            }
+        })?;
     let topic = metadata.topics().iter().find(|topic| topic.name() == name);
     let code = match topic {
         None => Some(RDKafkaErrorCode::UnknownTopicOrPartition),
@@ -168,7 +170,7 @@ async fn create(admin: &Admin, name: &str, wanted: config::CreateTopics) -> Resu
     );
     let options = AdminOptions::new().operation_timeout(Some(REQUEST));
     let failed = |reason: String| unavailable(format!("create topic `{name}`: {reason}"));
-    let results = match admin.create_topics([&topic], &options).await {
+    let results = match admin.client.create_topics([&topic], &options).await {
         Ok(results) => results,
         Err(KafkaError::AdminOp(code)) => return Err(failed(code.to_string())),
         Err(error) => return Err(failed(error.to_string())),
@@ -192,6 +194,7 @@ async fn limit(admin: &Admin, name: &str, broker: i32) -> Result<u64, DeliveryEr
         .request_timeout(Some(REQUEST))
         .broker_id(Some(broker));
     let described = admin
+        .client
         .describe_configs([&ResourceSpecifier::Topic(name)], &options)
         .await;
     let reason = match described.map(|results| results.into_iter().next()) {
@@ -261,7 +264,30 @@ fn varint_len(value: usize) -> usize {
 }
 
 /// Asks for topics' settings and makes topics, over connections of its own.
-pub(crate) type Admin = AdminClient<DefaultClientContext>;
+pub(crate) struct Admin {
+    pub(super) client: AdminClient<DefaultClientContext>,
+    asking: Asking,
+}
+
+impl Admin {
+    /// # Errors
+    /// When `client_conf` does not fit librdkafka.
+    pub(crate) fn new(kafka: &config::Kafka) -> KafkaResult<Self> {
+        Ok(Self {
+            client: AdminClient::from_config(&client_config(kafka))?,
+            asking: Asking::new(&kafka.brokers),
+        })
+    }
+
+    pub(super) fn brokers(&self) -> &str {
+        self.asking.brokers()
+    }
+
+    /// See [`Asking::metadata`].
+    pub(super) fn metadata(&self, topic: Option<&str>) -> KafkaResult<Metadata> {
+        self.asking.metadata(self.client.inner(), topic, REQUEST)
+    }
+}
 
 #[cfg(test)]
 mod tests {
