@@ -63,7 +63,8 @@ impl<P: Parts> Connector<P> {
                     return (Err(SourceError::TakenOver(Box::new(error))), self.word);
                 }
                 Err(error) if error.recovery() != Recovery::Halt && !ending => error,
-                Err(error) if error.recovery() != Recovery::Halt => {
+                // What looks like a loss can be another instance's work, and the next life reads how far that came.
+                Err(error) if error.recovery() != Recovery::Halt || (claimed && error.may_be_overtaken()) => {
                     tracing::debug!(error = %error_chain(&error), "the source failed while it was stopped");
                     return (Ok(()), self.word);
                 }
@@ -132,10 +133,11 @@ mod tests {
     use super::*;
     use crate::checkpoint::CheckpointError;
     use crate::checkpoint::file::FileStore;
+    use crate::position::Lsn;
     use crate::relay::in_flight::Acks;
     use crate::sink::SinkError;
     use crate::sink::kafka::KafkaSink;
-    use crate::source::{BatchSender, Claim, MysqlError, Question};
+    use crate::source::{BatchSender, Claim, MysqlError, PostgresError, Question};
     use crate::telemetry::status::SourceView;
 
     /// A source whose connections end like this, one after the other.
@@ -146,6 +148,8 @@ mod tests {
         Fails(SourceError),
         /// Once it was said where to begin.
         FailsClaimed(SourceError),
+        /// While the life is being ended for another reason.
+        FailsStopped(SourceError),
         Ends,
     }
 
@@ -167,6 +171,10 @@ mod tests {
                 Connection::Fails(error) => Err(error),
                 Connection::FailsClaimed(error) => {
                     log.begin().await?;
+                    Err(error)
+                }
+                Connection::FailsStopped(error) => {
+                    log.stop.cancel();
                     Err(error)
                 }
                 Connection::Ends => Ok(()),
@@ -243,6 +251,19 @@ mod tests {
         let closed = Connection::FailsClaimed(MysqlError::Closed.into());
         let (end, left) = end(vec![closed, Connection::Fails(in_use()), Connection::Ends]).await;
         assert!(matches!(end, Err(SourceError::TakenOver(_))), "{end:?}");
+        assert_eq!(left, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_another_instance_did_while_the_life_ends_is_no_loss() {
+        let ahead = PostgresError::SlotAhead {
+            slot: "orders".to_owned(),
+            confirmed: Lsn(12),
+            saved: Lsn(10),
+        };
+        let closed = Connection::FailsClaimed(MysqlError::Closed.into());
+        let (end, left) = end(vec![closed, Connection::FailsStopped(ahead.into()), Connection::Ends]).await;
+        assert!(end.is_ok(), "{end:?}");
         assert_eq!(left, 1);
     }
 }
