@@ -369,7 +369,8 @@ impl Ledger {
     }
 }
 
-fn unix_us() -> i64 {
+/// Now, in microseconds since 1970.
+pub(super) fn unix_us() -> i64 {
     let now = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default();

@@ -290,7 +290,8 @@ impl<S: Sink> Relay<S> {
                 continue;
             }
             let ending = source_ended || deadline.is_some();
-            if self.commit_if_due(ending, batches.is_empty()) {
+            let commit = self.commit_at(ending, batches.is_empty());
+            if commit.is_some_and(|at| at <= Instant::now()) && self.commit() {
                 continue;
             }
             let idle = self.batch.is_none() && self.ledger.is_empty() && self.nothing_uncommitted();
@@ -302,11 +303,6 @@ impl<S: Sink> Relay<S> {
                 deadline = Some(Instant::now() + self.delivery.drain_timeout);
             }
             let (drain, decide) = (deadline, self.failures.decide_at);
-            let commit = match decide {
-                None => self.uncommitted.as_ref().and_then(Uncommitted::due_at),
-                // Nothing is committed any more.
-                Some(_) => None,
-            };
             let wanted = self.batch.is_none() && self.halted.is_none() && !source_ended;
             tokio::select! {
                 biased; // acks make room before more is taken
@@ -337,7 +333,7 @@ impl<S: Sink> Relay<S> {
                 },
                 () = stop.cancelled(), if deadline.is_none() => {}
                 () = abandon.cancelled() => {}
-                () = until(commit), if commit.is_some() && !self.sink_busy => {}
+                () = until(commit), if commit.is_some() => {}
                 () = sleep_until(self.seen + HEARTBEAT) => {}
                 () = until(decide), if decide.is_some() => {}
                 () = until(drain), if drain.is_some() => {
@@ -534,7 +530,7 @@ impl<S: Sink> Relay<S> {
                 self.ledger.sent(bytes, commit_time_us, std::time::Instant::now(), fate);
                 failpoint::hit("send");
                 if let Some(uncommitted) = &mut self.uncommitted {
-                    uncommitted.taken();
+                    uncommitted.taken(commit_time_us);
                 }
                 if self.single > 0 {
                     self.single -= 1;
@@ -589,22 +585,20 @@ impl<S: Sink> Relay<S> {
         }
     }
 
-    /// Commits where the sink does and it is time: at once when nothing more waits, or nothing more can be taken before.
-    /// True: a commit was begun.
-    fn commit_if_due(&mut self, ending: bool, nothing_waits: bool) -> bool {
-        let Some(uncommitted) = &self.uncommitted else {
-            return false;
-        };
+    /// When a commit is due, of a sink that commits: as soon as nothing more waits, or nothing more can be taken before.
+    fn commit_at(&self, ending: bool, nothing_waits: bool) -> Option<Instant> {
+        let uncommitted = self.uncommitted.as_ref()?;
         if self.sink_busy || self.failures.decide_at.is_some() {
-            return false;
+            return None;
         }
-        let blocked = self.parked.is_some();
+        let due = uncommitted.due_at()?;
         let quiet = self.batch.is_none() && nothing_waits;
-        let due = match uncommitted.has_records() {
-            true => blocked || quiet || ending,
-            false => uncommitted.is_over() || (ending && quiet),
-        };
-        due && self.commit()
+        Some(match uncommitted.has_records() {
+            true if self.parked.is_some() || ending => due.min(Instant::now()),
+            true if quiet => due.min(uncommitted.quiet_at()),
+            false if ending && quiet => due.min(Instant::now()),
+            _ => due,
+        })
     }
 
     /// Begins to commit what was taken, and the position behind it. False: there is no position yet.

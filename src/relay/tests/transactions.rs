@@ -49,6 +49,26 @@ async fn with_nothing_more_to_wait_for_the_commit_begins_at_once() {
     assert_eq!((totals.received, totals.published, totals.in_flight()), (3, 3, 0));
 }
 
+/// Of a batch of which each event was committed then, in microseconds since 1970.
+fn committed_at(commit_time_us: i64, mut batch: LogBatch) -> LogBatch {
+    for event in &mut batch.events {
+        event.commit_time_us = commit_time_us;
+    }
+    batch
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_events_that_come_in_a_row_are_committed_together_and_young_ones_at_once() {
+    for (commit_time_us, last) in [(0, Seq(8)), (i64::MAX, Seq(3))] {
+        let bench = start("", 0, committing());
+        for numbers in [1..=3, 4..=6, 7..=8] {
+            bench.give(committed_at(commit_time_us, batch(numbers, None))).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(bench.commit(0).await.0, last);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_sent_while_a_commit_is_under_way() {
     let bench = start("", 0, committing());
