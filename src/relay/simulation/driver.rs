@@ -18,7 +18,7 @@ use super::scenario::Scenario;
 use super::world::{Action, Event, Millis, ProcessId, ProcessState, Shared, World};
 use crate::config::{ErrorPolicies, ErrorPolicy};
 use crate::relay::supervise::{PipelineError, Supervisor};
-use crate::sink::SinkError;
+use crate::sink::{DeliveryErrorKind, SinkError};
 use crate::source::OperatorWord;
 use crate::telemetry::error_chain;
 use crate::telemetry::status::PipelineStatus;
@@ -27,6 +27,8 @@ use crate::telemetry::status::PipelineStatus;
 const LOOK: Millis = 250;
 /// How long everything may take to come to rest once faults end.
 const PATIENCE: Millis = 300_000;
+/// How long after the last fault a process may still find out about one.
+const AFTERMATH: Millis = 5_000;
 /// After so long the server takes a silent client for gone.
 const SERVER_PATIENCE: Millis = 10_000;
 
@@ -99,7 +101,10 @@ struct Process {
     stop: CancellationToken,
     status: Arc<PipelineStatus>,
     frozen: bool,
+    /// It was asked to end.
     stopping: bool,
+    /// Before all was at rest.
+    asked_early: bool,
 }
 
 /// How a process ended, if it did.
@@ -158,6 +163,7 @@ impl Process {
             status,
             frozen: false,
             stopping: false,
+            asked_early: false,
         }
     }
 
@@ -268,23 +274,31 @@ impl Driver {
             Ok(()) if process.stopping => {}
             Ok(()) => return Err("a process ended that nobody asked to".to_owned()),
             Err(PipelineError::Halted(halt)) => self.mend(process.id, &halt.to_string())?,
-            Err(error) if self.is_excused(process.stopping, &error) => {}
+            Err(error) if self.is_excused(process, &error) => {}
             Err(error) => return Err(format!("a process gave up: {}", error_chain(&error))),
         }
         self.restart(host);
         Ok(())
     }
 
-    fn is_excused(&self, stopping: bool, error: &PipelineError) -> bool {
+    fn is_excused(&self, process: &Process, error: &PipelineError) -> bool {
         let world = self.shared.lock();
+        let Process {
+            stopping, asked_early, ..
+        } = *process;
+        // One that is asked to end when all is at rest has nothing that could fail, unless another instance's work does it.
+        let all_at_rest = self.leaving && !asked_early;
         match error {
             // What fails at the end is told by the exit code.
-            PipelineError::Sink(error) if stopping && (!self.leaving || self.hosts.len() > 1) => {
+            PipelineError::Sink(error) if stopping && (!all_at_rest || self.hosts.len() > 1) => {
                 error.can_heal() || world.hopeless
             }
             // So is that another instance took over, or the pipeline's file asks to end over it.
             PipelineError::Checkpoint(error) if error.is_fenced() => stopping || self.scenario.ends_when_fenced(),
-            PipelineError::Checkpoint(_) => stopping && !self.leaving,
+            PipelineError::Sink(SinkError::Delivery(error)) if error.kind == DeliveryErrorKind::Fenced => {
+                stopping || self.scenario.ends_when_fenced()
+            }
+            PipelineError::Checkpoint(_) => stopping && !all_at_rest,
             PipelineError::Suspended { .. } => stopping,
             PipelineError::Sink(SinkError::Kafka(_)) => true,
             PipelineError::Sink(_) => world.hopeless,
@@ -371,7 +385,7 @@ impl Driver {
                     self.shared
                         .lock()
                         .note(format_args!("process {} is asked to end", process.id.0));
-                    process.stopping = true;
+                    (process.stopping, process.asked_early) = (true, true);
                     process.stop.cancel();
                 }
             }
@@ -438,7 +452,7 @@ impl Driver {
         }
         let rests = {
             let world = self.shared.lock();
-            world.calm && world.server.confirmed() == world.log.unit_count()
+            self.now >= self.scenario.calm_at + AFTERMATH && world.server.confirmed() == world.log.unit_count()
         };
         let awake = self.hosts.iter().flatten().all(|process| !process.frozen);
         if rests && awake && !self.leaving {

@@ -27,7 +27,7 @@ use driver::{Failure, Report};
 use scenario::{Mode, Scenario};
 
 /// Seeds in each run of the tests.
-const SEEDS: u64 = 1000;
+const SEEDS: u64 = 2000;
 /// A run takes some hundredths of a second.
 const LONGEST_RUN: Duration = Duration::from_secs(30);
 /// What is shown of a run that failed.

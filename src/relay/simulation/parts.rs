@@ -244,7 +244,8 @@ impl Connection {
         }
         let (number, gone) = place.world().connect(place.process);
         let connection = Self { place, number, gone };
-        let from = if log.is_claimed() {
+        let claimed = log.is_claimed();
+        let from = if claimed {
             let from = log.begin().await?;
             connection.lock().await?;
             from
@@ -259,7 +260,13 @@ impl Connection {
         connection.place.delay().await;
         let cursor = {
             let mut world = connection.place.world();
-            world.start_streaming(from.as_ref())?;
+            match world.start_streaming(number, from.as_ref()) {
+                // Lost since it was asked where to begin.
+                Err(error @ PostgresError::Closed) if !claimed => {
+                    return Err(SourceError::TakenOver(Box::new(error.into())));
+                }
+                started => started?,
+            }
             world.note(format_args!("connection {number} streams from {from:?}"));
             world.log.cursor(from.as_ref())
         };

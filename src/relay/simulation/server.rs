@@ -89,7 +89,10 @@ impl World {
     }
 
     /// Begins to stream from a position: only what was not confirmed is there.
-    pub(super) fn start_streaming(&mut self, from: Option<&Position>) -> Result<(), PostgresError> {
+    pub(super) fn start_streaming(&mut self, connection: u64, from: Option<&Position>) -> Result<(), PostgresError> {
+        if self.server.holder != Some(connection) {
+            return Err(PostgresError::Closed);
+        }
         let base = from.map_or(0, |from| self.log.base(from));
         let confirmed = self.server.confirmed;
         if base < confirmed {

@@ -141,6 +141,11 @@ impl Opening<'_> {
             };
             // It was anybody's to move until it was held.
             reached.slot = reached.control.slot(slot).await?;
+            let holder = reached.slot.as_ref().and_then(|slot| slot.active_pid);
+            if holder != Some(link.pid()) {
+                // As after a stop of the process: what the slot says by now may be another instance's doing.
+                return Err(SourceError::TakenOver(Box::new(PostgresError::Closed.into())));
+            }
             (from, Replication::Holding(link))
         } else {
             (log.begin().await?, Replication::Asking(client))
