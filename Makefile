@@ -34,10 +34,13 @@ check: ## format, lints, unit tests, licences: no servers
 test: check ## check, then tests over real servers, then the demo
 	tools/servers.sh with pg mysql mariadb kafka -- $(MAKE) --no-print-directory servers-test
 
+# Tests wait for servers for most of their time: more of them run at once than there are cores.
+TEST_THREADS ?= 3
+
 # The demo runs what the tests ran. A build by itself would be another one: what tests depend on turns on features, of the
 # crate itself (failpoints) and of others.
 servers-test:
-	cargo test --test main $(LOCKED)
+	cargo test --test main $(LOCKED) -- --test-threads $(TEST_THREADS)
 	@set -e; target=$$(cargo metadata --format-version 1 --no-deps $(LOCKED) | sed 's/.*"target_directory":"\([^"]*\)".*/\1/'); \
 	for db in postgres mysql; do $(MAKE) --no-print-directory demo DB=$$db TAILPOST="$$target/debug/tailpost"; done
 
