@@ -8,6 +8,7 @@ pub mod backoff;
 mod connect;
 pub mod in_flight;
 mod parts;
+mod policy;
 #[cfg(test)]
 mod simulation;
 pub mod supervise;
@@ -16,7 +17,7 @@ mod uncommitted;
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -26,17 +27,19 @@ use crate::config::{Delivery, ErrorPolicies, ErrorPolicy};
 use crate::event::ChangeEvent;
 use crate::failpoint;
 use crate::position::{EventPosition, Position};
-use crate::processor::{Chain, DeadLetterReason, DeadLetters, Outcome, ProcessError, Unparkable};
+use crate::processor::{Chain, DeadLetters, Outcome};
 use crate::record::Record;
 use crate::sink::kafka::QUEUE_OVERHEAD;
-use crate::sink::{DeliveryError, DeliveryErrorKind, RecordFault, SendError, Sink, SinkError};
-use crate::skip::{SkipCounts, SkipReason};
+use crate::sink::{DeliveryError, DeliveryErrorKind, SendError, Sink, SinkError};
+use crate::skip::SkipCounts;
 use crate::source::LogBatch;
 use crate::telemetry::error_chain;
 use crate::telemetry::status::{PipelineStatus, State};
 
 use in_flight::{Failure, Fate, Ledger, Progress, Unsettled};
 use uncommitted::Uncommitted;
+
+pub use policy::{Culprit, HaltError, Refusal};
 
 /// Events handled before acks are looked at again.
 const TURN: usize = 256;
@@ -73,38 +76,6 @@ pub enum End {
     },
     /// The process was stopped for so long that another instance may have the source.
     Suspended { seconds: u64 },
-}
-
-/// An event whose record, or dead letter, the sink refused when it travelled alone. The next life does with it what the
-/// policy says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Culprit {
-    pub at: EventPosition,
-    /// In their order: of the record if one could be made, of the dead letter in its place, of the stub in place of that.
-    pub refusals: Vec<Refusal>,
-}
-
-/// What the sink has against a record of its own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    pub error: DeliveryError,
-    /// How often the sink was given the record.
-    pub attempts: u32,
-}
-
-/// An event that may not be passed over.
-#[derive(Debug, thiserror::Error)]
-pub enum HaltError {
-    #[error("{error}; policy errors.{}: halt", error.kind().label())]
-    Process { error: ProcessError },
-    #[error("event at {at}: {error}; policy errors.rejected: halt")]
-    Rejected { at: String, error: DeliveryError },
-    #[error("{error}; it cannot be parked: {reason}")]
-    ProcessUnparkable { error: ProcessError, reason: Unparkable },
-    #[error("event at {at} cannot be parked: {reason}")]
-    Unparkable { at: String, reason: Unparkable },
-    #[error("dead letter of the event at {at}: {error}; the pipeline stops, since the event would be lost")]
-    DeadLetter { at: String, error: DeliveryError },
 }
 
 /// What one relay is made with.
@@ -630,37 +601,6 @@ impl<S: Sink> Relay<S> {
         self.uncommitted.as_ref().is_none_or(Uncommitted::is_empty)
     }
 
-    /// A record that the sink did not take and never will.
-    fn reject_unsent(&mut self, parked: Parked, error: DeliveryError) {
-        self.status.count(|totals| totals.failed += 1);
-        self.reject(parked, Refusal { error, attempts: 1 });
-    }
-
-    /// Goes the way of the event at hand as far as a former life came with it, if it is the culprit.
-    fn repeat_refusals(&mut self) {
-        let Some(refusals) = self.take_culprit() else { return };
-        for refusal in refusals {
-            if let Some(parked) = self.parked.take() {
-                self.reject(parked, refusal);
-            }
-        }
-        // Skipped for good: the next one can be refused as well, and the life behind that knows only of it.
-        if self.parked.is_none() && self.halted.is_none() {
-            self.boundary_behind();
-        }
-    }
-
-    /// What a former life found wrong with the event at hand, if it is the one.
-    fn take_culprit(&mut self) -> Option<Vec<Refusal>> {
-        let culprit = self.culprit.as_ref()?;
-        let at = self.batch.as_ref()?.at.as_ref()?;
-        // By their texts: what a position says of the transactions before it can differ from life to life.
-        if culprit.at.to_string() != at.to_string() {
-            return None;
-        }
-        self.culprit.take().map(|culprit| culprit.refusals)
-    }
-
     fn count_processed(&mut self) {
         let counts = self.chain.take_counts().filter(|(_, count)| *count > 0);
         self.status.count(|totals| {
@@ -668,111 +608,6 @@ impl<S: Sink> Relay<S> {
                 *totals.processed.entry(processor).or_default() += count;
             }
         });
-    }
-
-    fn at(&self) -> Option<EventPosition> {
-        self.batch.as_ref().and_then(|batch| batch.at.clone())
-    }
-
-    /// Counts a skipped event with the batch that it came in.
-    fn skip(&mut self, reason: SkipReason) {
-        if let Some(batch) = &mut self.batch {
-            batch.skipped.add(reason, 1);
-        }
-    }
-
-    /// An event that no record could be made of, by its policy.
-    fn refuse(&mut self, error: ProcessError, commit_time_us: i64) {
-        let policy = error.kind().policy(&self.policies);
-        match (policy, &mut self.dead_letters) {
-            (ErrorPolicy::DeadLetter, Some(dead_letters)) => match dead_letters.of_event(&error, SystemTime::now()) {
-                Ok(record) => {
-                    let reason = error.dead_letter_reason();
-                    tracing::warn!(at = %error.position, reason = reason.label(), error = %error, "event parked");
-                    self.parked = Some(Parked::new(record, commit_time_us, Fate::DeadLettered(reason)));
-                }
-                Err(reason) => self.halt(HaltError::ProcessUnparkable { error, reason }),
-            },
-            (ErrorPolicy::Skip, _) => {
-                let reason = error.kind().skip_reason();
-                tracing::warn!(at = %error.position, reason = reason.label(), error = %error, "event skipped");
-                self.skip(reason);
-            }
-            (ErrorPolicy::Halt | ErrorPolicy::DeadLetter, _) => self.halt(HaltError::Process { error }),
-        }
-    }
-
-    /// A record that the sink will never take, by its policy.
-    fn reject(&mut self, mut parked: Parked, refusal: Refusal) {
-        let Some(at) = self.at() else { return };
-        if let Fate::DeadLettered(_) = parked.fate {
-            return self.reject_dead_letter(parked, &at, refusal);
-        }
-        let Refusal { error, attempts } = &refusal;
-        match (self.policies.rejected, &self.dead_letters) {
-            (ErrorPolicy::DeadLetter, Some(dead_letters)) => {
-                let reason = DeadLetterReason::PermanentFailure;
-                tracing::warn!(at = %at, reason = reason.label(), error = %error, "event parked");
-                let letter = dead_letters.of_record(parked.record, error, &at, *attempts, SystemTime::now());
-                let fate = Fate::DeadLettered(reason);
-                parked.refusals.push(refusal);
-                self.parked = Some(Parked {
-                    record: letter,
-                    fate,
-                    ..parked
-                });
-            }
-            (ErrorPolicy::Skip, _) => {
-                let reason = SkipReason::Rejected;
-                tracing::warn!(at = %at, reason = reason.label(), error = %error, "event skipped");
-                self.skip(reason);
-            }
-            (ErrorPolicy::Halt | ErrorPolicy::DeadLetter, _) => {
-                let (at, error) = (at.to_string(), refusal.error);
-                self.halt(HaltError::Rejected { at, error });
-            }
-        }
-    }
-
-    /// A dead letter that its topic does not take: a stop, not a loss.
-    fn reject_dead_letter(&mut self, mut parked: Parked, at: &EventPosition, refusal: Refusal) {
-        let at = at.to_string();
-        match &self.dead_letters {
-            Some(dead_letters) if refusal.error.kind == DeliveryErrorKind::Record(RecordFault::TooLarge) => {
-                match dead_letters.stub(parked.record) {
-                    Ok(stub) => {
-                        tracing::warn!(at, error = %refusal.error, "the dead letter is parked as a stub");
-                        parked.refusals.push(refusal);
-                        self.parked = Some(Parked { record: stub, ..parked });
-                    }
-                    Err(reason) => self.halt(HaltError::Unparkable { at, reason }),
-                }
-            }
-            _ => {
-                let error = refusal.error;
-                self.halt(HaltError::DeadLetter { at, error });
-            }
-        }
-    }
-
-    /// Takes no more events. What was sent is still waited for, and the position before the culprit is saved.
-    fn halt(&mut self, halt: HaltError) {
-        self.events.clear();
-        self.parked = None;
-        if let Some(BatchRest {
-            end,
-            skipped,
-            before: Some(before),
-            ..
-        }) = self.batch.take()
-        {
-            let position = end.after(&before);
-            match &mut self.uncommitted {
-                None => self.ledger.boundary(position, skipped),
-                Some(uncommitted) => uncommitted.boundary(position, skipped),
-            }
-        }
-        self.halted = Some(halt);
     }
 }
 

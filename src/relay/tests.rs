@@ -14,7 +14,8 @@ use super::*;
 use crate::config::{self, DeadLetter, OversizedDeadLetter, Pipeline};
 use crate::event::{Change, LogMessage, Selection};
 use crate::position::{EventPosition, Lsn, Partial, PostgresEventPosition, PostgresPosition};
-use crate::sink::KafkaSinkError;
+use crate::sink::{KafkaSinkError, RecordFault};
+use crate::skip::SkipReason;
 
 /// What the sink took, and what it will say when it is asked whether it is ready.
 #[derive(Debug, Default)]

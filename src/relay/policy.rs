@@ -1,0 +1,185 @@
+//! What becomes of an event that no record could be made of, or whose record the sink refuses: its policy.
+//!
+//! A dead letter takes its event's place in the order; a skipped event is counted with its batch; a halt takes nothing more
+//! and leaves the position before the culprit.
+
+use std::time::SystemTime;
+
+use crate::config::ErrorPolicy;
+use crate::position::EventPosition;
+use crate::processor::{DeadLetterReason, ProcessError, Unparkable};
+use crate::sink::{DeliveryError, DeliveryErrorKind, RecordFault, Sink};
+use crate::skip::SkipReason;
+
+use super::in_flight::Fate;
+use super::{BatchRest, Parked, Relay};
+
+/// An event whose record, or dead letter, the sink refused when it travelled alone. The next life does with it what the
+/// policy says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Culprit {
+    pub at: EventPosition,
+    /// In their order: of the record if one could be made, of the dead letter in its place, of the stub in place of that.
+    pub refusals: Vec<Refusal>,
+}
+
+/// What the sink has against a record of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub error: DeliveryError,
+    /// How often the sink was given the record.
+    pub attempts: u32,
+}
+
+/// An event that may not be passed over.
+#[derive(Debug, thiserror::Error)]
+pub enum HaltError {
+    #[error("{error}; policy errors.{}: halt", error.kind().label())]
+    Process { error: ProcessError },
+    #[error("event at {at}: {error}; policy errors.rejected: halt")]
+    Rejected { at: String, error: DeliveryError },
+    #[error("{error}; it cannot be parked: {reason}")]
+    ProcessUnparkable { error: ProcessError, reason: Unparkable },
+    #[error("event at {at} cannot be parked: {reason}")]
+    Unparkable { at: String, reason: Unparkable },
+    #[error("dead letter of the event at {at}: {error}; the pipeline stops, since the event would be lost")]
+    DeadLetter { at: String, error: DeliveryError },
+}
+
+impl<S: Sink> Relay<S> {
+    /// A record that the sink did not take and never will.
+    pub(super) fn reject_unsent(&mut self, parked: Parked, error: DeliveryError) {
+        self.status.count(|totals| totals.failed += 1);
+        self.reject(parked, Refusal { error, attempts: 1 });
+    }
+
+    /// Goes the way of the event at hand as far as a former life came with it, if it is the culprit.
+    pub(super) fn repeat_refusals(&mut self) {
+        let Some(refusals) = self.take_culprit() else { return };
+        for refusal in refusals {
+            if let Some(parked) = self.parked.take() {
+                self.reject(parked, refusal);
+            }
+        }
+        // Skipped for good: the next one can be refused as well, and the life behind that knows only of it.
+        if self.parked.is_none() && self.halted.is_none() {
+            self.boundary_behind();
+        }
+    }
+
+    /// What a former life found wrong with the event at hand, if it is the one.
+    fn take_culprit(&mut self) -> Option<Vec<Refusal>> {
+        let culprit = self.culprit.as_ref()?;
+        let at = self.batch.as_ref()?.at.as_ref()?;
+        // By their texts: what a position says of the transactions before it can differ from life to life.
+        if culprit.at.to_string() != at.to_string() {
+            return None;
+        }
+        self.culprit.take().map(|culprit| culprit.refusals)
+    }
+
+    pub(super) fn at(&self) -> Option<EventPosition> {
+        self.batch.as_ref().and_then(|batch| batch.at.clone())
+    }
+
+    /// Counts a skipped event with the batch that it came in.
+    pub(super) fn skip(&mut self, reason: SkipReason) {
+        if let Some(batch) = &mut self.batch {
+            batch.skipped.add(reason, 1);
+        }
+    }
+
+    /// An event that no record could be made of, by its policy.
+    pub(super) fn refuse(&mut self, error: ProcessError, commit_time_us: i64) {
+        let policy = error.kind().policy(&self.policies);
+        match (policy, &mut self.dead_letters) {
+            (ErrorPolicy::DeadLetter, Some(dead_letters)) => match dead_letters.of_event(&error, SystemTime::now()) {
+                Ok(record) => {
+                    let reason = error.dead_letter_reason();
+                    tracing::warn!(at = %error.position, reason = reason.label(), error = %error, "event parked");
+                    self.parked = Some(Parked::new(record, commit_time_us, Fate::DeadLettered(reason)));
+                }
+                Err(reason) => self.halt(HaltError::ProcessUnparkable { error, reason }),
+            },
+            (ErrorPolicy::Skip, _) => {
+                let reason = error.kind().skip_reason();
+                tracing::warn!(at = %error.position, reason = reason.label(), error = %error, "event skipped");
+                self.skip(reason);
+            }
+            (ErrorPolicy::Halt | ErrorPolicy::DeadLetter, _) => self.halt(HaltError::Process { error }),
+        }
+    }
+
+    /// A record that the sink will never take, by its policy.
+    fn reject(&mut self, mut parked: Parked, refusal: Refusal) {
+        let Some(at) = self.at() else { return };
+        if let Fate::DeadLettered(_) = parked.fate {
+            return self.reject_dead_letter(parked, &at, refusal);
+        }
+        let Refusal { error, attempts } = &refusal;
+        match (self.policies.rejected, &self.dead_letters) {
+            (ErrorPolicy::DeadLetter, Some(dead_letters)) => {
+                let reason = DeadLetterReason::PermanentFailure;
+                tracing::warn!(at = %at, reason = reason.label(), error = %error, "event parked");
+                let letter = dead_letters.of_record(parked.record, error, &at, *attempts, SystemTime::now());
+                let fate = Fate::DeadLettered(reason);
+                parked.refusals.push(refusal);
+                self.parked = Some(Parked {
+                    record: letter,
+                    fate,
+                    ..parked
+                });
+            }
+            (ErrorPolicy::Skip, _) => {
+                let reason = SkipReason::Rejected;
+                tracing::warn!(at = %at, reason = reason.label(), error = %error, "event skipped");
+                self.skip(reason);
+            }
+            (ErrorPolicy::Halt | ErrorPolicy::DeadLetter, _) => {
+                let (at, error) = (at.to_string(), refusal.error);
+                self.halt(HaltError::Rejected { at, error });
+            }
+        }
+    }
+
+    /// A dead letter that its topic does not take: a stop, not a loss.
+    fn reject_dead_letter(&mut self, mut parked: Parked, at: &EventPosition, refusal: Refusal) {
+        let at = at.to_string();
+        match &self.dead_letters {
+            Some(dead_letters) if refusal.error.kind == DeliveryErrorKind::Record(RecordFault::TooLarge) => {
+                match dead_letters.stub(parked.record) {
+                    Ok(stub) => {
+                        tracing::warn!(at, error = %refusal.error, "the dead letter is parked as a stub");
+                        parked.refusals.push(refusal);
+                        self.parked = Some(Parked { record: stub, ..parked });
+                    }
+                    Err(reason) => self.halt(HaltError::Unparkable { at, reason }),
+                }
+            }
+            _ => {
+                let error = refusal.error;
+                self.halt(HaltError::DeadLetter { at, error });
+            }
+        }
+    }
+
+    /// Takes no more events. What was sent is still waited for, and the position before the culprit is saved.
+    fn halt(&mut self, halt: HaltError) {
+        self.events.clear();
+        self.parked = None;
+        if let Some(BatchRest {
+            end,
+            skipped,
+            before: Some(before),
+            ..
+        }) = self.batch.take()
+        {
+            let position = end.after(&before);
+            match &mut self.uncommitted {
+                None => self.ledger.boundary(position, skipped),
+                Some(uncommitted) => uncommitted.boundary(position, skipped),
+            }
+        }
+        self.halted = Some(halt);
+    }
+}
