@@ -148,6 +148,16 @@ impl LifeError {
         }
     }
 
+    /// Whether a pipeline that is being stopped ends as it was asked to all the same: what is missing was only on its way, or
+    /// is another instance's to send. A position that cannot be saved is something that a person must see to.
+    fn leaves_the_rest_to_the_next_start(&self) -> bool {
+        match self {
+            Self::Sink(error) => error.can_heal(),
+            Self::Checkpoint(error) => error.is_fenced(),
+            Self::Source(_) | Self::Suspended { .. } => true,
+        }
+    }
+
     fn is_fenced(&self) -> bool {
         match self {
             Self::Sink(error) => error.is_fenced(),
@@ -215,6 +225,14 @@ impl<P: Parts> Supervisor<P> {
             let error = match error {
                 None => return Ok(()),
                 Some(error) if error.can_heal() && !self.stop.is_cancelled() => error,
+                // The same as when the drain's time is over.
+                Some(error) if error.leaves_the_rest_to_the_next_start() => {
+                    tracing::warn!(
+                        error = %error_chain(&error),
+                        "failed while draining; what was not acknowledged is sent again at the next start"
+                    );
+                    return Ok(());
+                }
                 Some(error) => return Err(error.into()),
             };
             if self.status.snapshot().totals.settled() > settled {

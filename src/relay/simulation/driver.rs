@@ -289,17 +289,13 @@ impl Driver {
         // One that is asked to end when all is at rest has nothing that could fail, unless another instance's work does it.
         let all_at_rest = self.leaving && !asked_early;
         match error {
-            // What fails at the end is told by the exit code.
-            PipelineError::Sink(error) if stopping && (!all_at_rest || self.hosts.len() > 1) => {
-                error.can_heal() || world.hopeless
-            }
-            // So is that another instance took over, or the pipeline's file asks to end over it.
-            PipelineError::Checkpoint(error) if error.is_fenced() => stopping || self.scenario.ends_when_fenced(),
+            // The pipeline's file asks to end over it.
+            PipelineError::Checkpoint(error) if error.is_fenced() => self.scenario.ends_when_fenced(),
             PipelineError::Sink(SinkError::Delivery(error)) if error.kind == DeliveryErrorKind::Fenced => {
-                stopping || self.scenario.ends_when_fenced()
+                self.scenario.ends_when_fenced()
             }
+            // What cannot be saved at the end is told by the exit code.
             PipelineError::Checkpoint(_) => stopping && !all_at_rest,
-            PipelineError::Suspended { .. } => stopping,
             PipelineError::Sink(SinkError::Kafka(_)) => true,
             PipelineError::Sink(_) => world.hopeless,
             _ => false,
