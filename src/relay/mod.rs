@@ -49,6 +49,8 @@ const FAILURE_GRACE: Duration = Duration::from_secs(1);
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// After such a gap the process was stopped. Half of what servers give the holder of a source's lock: see the sources.
 const SUSPENSION: Duration = Duration::from_secs(5);
+/// So many events are sent one by one at once while a culprit is searched.
+const FEW: u64 = 8;
 /// How often the sink was given a record that is found to be the culprit: in its batch, and alone.
 const CULPRIT_ATTEMPTS: u32 = 2;
 
@@ -60,7 +62,7 @@ pub enum End {
     /// The sink is of no use any more.
     SinkFailed {
         error: SinkError,
-        /// How many of the next events must go one by one to find the one that the sink does not take.
+        /// How many of the next events must go in small groups to find the one that the sink does not take.
         single: u64,
         /// That one, once it is found.
         culprit: Option<Culprit>,
@@ -89,7 +91,7 @@ pub struct RelayParts<S> {
     pub policies: ErrorPolicies,
     pub delivery: Delivery,
     pub status: Arc<PipelineStatus>,
-    /// Events to be sent one by one first.
+    /// Events among which the sink refuses one: to be sent in small groups first, or one by one where they are few.
     pub single: u64,
     /// The event that a former life found to be refused.
     pub culprit: Option<Culprit>,
@@ -111,6 +113,8 @@ pub struct Relay<S> {
     delivery: Delivery,
     status: Arc<PipelineStatus>,
     single: u64,
+    /// The most of those that may be in flight at once.
+    group: u64,
     counted: u64,
     /// Rest of the batch at hand, and where it ends.
     events: VecDeque<ChangeEvent>,
@@ -213,6 +217,7 @@ impl<S: Sink> Relay<S> {
             delivery,
             status,
             single,
+            group: group(single),
             counted,
             events: VecDeque::new(),
             batch: None,
@@ -358,7 +363,6 @@ impl<S: Sink> Relay<S> {
                     attempts: CULPRIT_ATTEMPTS,
                 });
                 let culprit = Culprit { at, refusals };
-                // What stands for it then travels alone, too: should it be refused as well, nothing else fails with it.
                 Some(self.sink_failed(error.into(), self.single.max(1), Some(culprit)))
             }
             // The next life begins at the last boundary, which lies before the watermark.
@@ -485,8 +489,14 @@ impl<S: Sink> Relay<S> {
     /// Sends a record. False: it is parked until there is room.
     fn send(&mut self, parked: Parked) -> bool {
         let bytes = parked.record.byte_len() as u64 + QUEUE_OVERHEAD;
-        let alone = self.single > 0 || self.alone.is_some();
-        if (alone && self.ledger.event_count() > 0) || !self.ledger.has_room(bytes) {
+        // What stands for a refused record travels alone: should it be refused as well, nothing else fails with it.
+        let alone = self.alone.is_some() || (self.single > 0 && (self.group == 1 || !parked.refusals.is_empty()));
+        let most = match self.single {
+            _ if alone => 1,
+            0 => u64::MAX,
+            _ => self.group,
+        };
+        if self.ledger.event_count() as u64 >= most || !self.ledger.has_room(bytes) {
             self.parked = Some(parked);
             return false;
         }
@@ -505,9 +515,13 @@ impl<S: Sink> Relay<S> {
                 }
                 if self.single > 0 {
                     self.single -= 1;
-                    self.alone = self.at().map(|at| Alone { at, fate, refusals });
-                    // Each is a boundary, so that what comes before a culprit is not sent again.
-                    self.boundary_behind();
+                    if alone {
+                        self.alone = self.at().map(|at| Alone { at, fate, refusals });
+                    }
+                    // Each is a boundary, so that what comes before a culprit is not sent again; a commit is one for a group.
+                    if alone || self.uncommitted.is_none() || self.ledger.event_count() as u64 >= self.group {
+                        self.boundary_behind();
+                    }
                 }
                 true
             }
@@ -608,6 +622,15 @@ impl<S: Sink> Relay<S> {
                 *totals.processed.entry(processor).or_default() += count;
             }
         });
+    }
+}
+
+/// How many of so many events are sent at once while the one is searched that the sink refuses: the root of their number, so
+/// that few groups, and then few events, are waited for.
+fn group(single: u64) -> u64 {
+    match single {
+        0..=FEW => 1,
+        _ => single.isqrt(),
     }
 }
 

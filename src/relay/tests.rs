@@ -332,6 +332,33 @@ async fn a_refused_batch_is_sent_singly_from_the_last_boundary_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn among_many_events_the_culprit_is_searched_in_groups() {
+    // The root of 81 at once.
+    let bench = start("", 81, Script::default());
+    bench.give(batch(1..=90, None)).await;
+    assert_eq!(bench.sent(9).await.len(), 9);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(bench.sent(9).await.len(), 9, "no more than a group is in flight");
+    (0..5).for_each(|seq| bench.acks.acked(Seq(seq)));
+    assert_eq!(bench.sent(14).await.len(), 14);
+    for seq in 5..14 {
+        let fault = DeliveryErrorKind::Record(RecordFault::Refused);
+        bench.acks.failed(Seq(seq), refused(fault));
+    }
+    let Bench { relay, acked, .. } = bench;
+    let End::SinkFailed { single, culprit, .. } = relay.await.unwrap() else {
+        panic!("the sink failed")
+    };
+    assert_eq!((single, culprit), (9, None), "one of a group, and nobody knows which");
+    let acked = acked.borrow().clone();
+    assert_eq!(
+        acked.as_ref().and_then(change),
+        Some(5),
+        "what came before is not sent again"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_refused_is_waited_for_when_the_sink_breaks_first() {
     let script = Script {
         not_ready: vec!["3".to_owned()],

@@ -192,6 +192,15 @@ async fn each_event_is_a_transaction_while_the_culprit_is_searched() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_group_is_a_transaction_while_the_culprit_is_searched_among_many() {
+    let bench = start("", 81, committing());
+    bench.give(batch(1..=90, None)).await;
+    assert_eq!(bench.commit(0).await, (Seq(9), Some(9)));
+    bench.committed(0, Seq(9));
+    assert_eq!(bench.commit(1).await, (Seq(19), Some(18)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_commit_that_failed_tells_the_next_life_what_it_would_have_settled() {
     let mut script = committing();
     script.ready.push_back(Err(SinkError::Kafka(KafkaSinkError::Fatal {
