@@ -234,6 +234,31 @@ fn nameless_for_a_moment(more: &str, trouble: &str) {
     assert_eq!(relay.metric("tailpost_restarts_total", &[]), 0.0, "{}", relay.log());
 }
 
+/// A partition that is just being made refuses one batch and takes the next one.
+#[test]
+fn topics_that_are_made_on_the_way_get_each_event_once() {
+    let bed = Bed::new(Db::Postgres);
+    let made = "brokers: '<brokers>', create_topics: {partitions: 6, replication_factor: 1}";
+    let pipeline = ANY_OUTBOX
+        .replace("topic: '<topic>'", "topic: '<name>.${event_type}'")
+        .replace("brokers: '<brokers>'", made);
+    let mut relay = bed.relay(&pipeline);
+    relay.start();
+    relay.wait_ready();
+    let topics: Vec<String> = (0..20).map(|number| format!("made{number}")).collect();
+    let events: Vec<Event> = topics
+        .iter()
+        .flat_map(|topic| (0..100).map(move |number| Event::of("{}").key(number.to_string()).event_type(topic)))
+        .collect();
+    bed.app().emit_all(&events).expect("written");
+    relay.wait_published(events.len() as u64);
+    for topic in &topics {
+        assert_eq!(bed.kafka.ends(&bed.topic(topic)).len(), 6);
+        bed.reader(&[topic]).exactly(100);
+    }
+    assert_eq!(relay.metric("tailpost_restarts_total", &[]), 0.0, "{}", relay.log());
+}
+
 over_each!(a_server_that_is_away_at_the_start_is_waited_for);
 fn a_server_that_is_away_at_the_start_is_waited_for(db: Db) {
     let server = OwnServer::of(db, "");

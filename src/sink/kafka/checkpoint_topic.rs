@@ -10,7 +10,6 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use crate::config::CheckpointTopic;
 use crate::sink::{DeliveryError, DeliveryErrorKind};
 
-use super::client::no_answer;
 use super::topics::{Admin, REQUEST, first_broker, unavailable};
 
 /// Positions are small and many. Small segments are soon done with, and then compacted; a read stays short.
@@ -63,9 +62,7 @@ pub(crate) fn ensure(admin: &Admin, topic: &CheckpointTopic) -> Result<(), Deliv
 async fn cleanup_policy(admin: &Admin, name: &str) -> Result<Option<String>, DeliveryError> {
     use RDKafkaErrorCode as Code;
     // Of all topics: to ask for one can make it.
-    let metadata = admin
-        .metadata(None)
-        .map_err(|_| unavailable(no_answer(admin.brokers())))?;
+    let metadata = admin.cluster(None)?;
     let broker = first_broker(&metadata, admin.brokers())?;
     if !metadata.topics().iter().any(|topic| topic.name() == name) {
         return Ok(None);

@@ -143,6 +143,8 @@ pub(super) struct Context {
     pub(super) asking: Asking,
     /// Whether records become durable only by a commit: a delivery is no ack then.
     transactional: bool,
+    /// A record was reported as delivered that may not be there: what it belongs to may not be committed.
+    pub(super) unwritten: AtomicBool,
     /// Why the brokers do not let us in.
     refusal: Mutex<Option<DeliveryError>>,
 }
@@ -158,6 +160,7 @@ impl Context {
             trouble: Mutex::new(None),
             asking,
             transactional,
+            unwritten: AtomicBool::new(false),
             refusal: Mutex::new(None),
         }
     }
@@ -267,6 +270,11 @@ impl ProducerContext for Context {
         self.pulse.outstanding.fetch_sub(1, Ordering::SeqCst);
         let seq = Seq((opaque & !POSITION) as u64);
         match result {
+            // What has no offset was taken for a repetition by the broker: see `without_offset`.
+            Ok(message) if message.offset() < 0 => {
+                self.unwritten.store(true, Ordering::Release);
+                self.acks.failed(seq, without_offset(message.topic()));
+            }
             Ok(_) => {
                 if !self.transactional {
                     self.acks.acked(seq);
@@ -286,6 +294,20 @@ impl ProducerContext for Context {
         if self.waiting.load(Ordering::SeqCst) {
             self.delivered.notify_one();
         }
+    }
+}
+
+/// A record that the client reports as delivered, and nobody knows where.
+///
+/// The client does so where a broker says DUPLICATE_SEQUENCE_NUMBER, as if an earlier try must have been written. It need not
+/// have been: of a partition that comes online between two batches on their way to it the second one is taken first, since
+/// there is no sequence yet to compare it with, and the first one when it is repeated is not.
+fn without_offset(topic: &str) -> DeliveryError {
+    DeliveryError {
+        kind: DeliveryErrorKind::Unavailable,
+        text: format!(
+            "a record for topic `{topic}` was not written in its turn, as when a partition is just being made: it is sent again"
+        ),
     }
 }
 

@@ -85,7 +85,18 @@ impl Call {
     fn make(self, producer: &Producer, timeout: Duration) -> Result<(), TransactionError> {
         match self {
             Self::Init => transaction::init(producer, timeout),
-            Self::Commit { .. } => transaction::commit(producer, timeout),
+            Self::Commit { .. } => {
+                // The client commits what it takes for delivered.
+                transaction::flush(producer, timeout)?;
+                match producer.context().unwritten.load(Ordering::Acquire) {
+                    false => transaction::commit(producer, timeout),
+                    true => Err(TransactionError {
+                        kind: TransactionErrorKind::Abortable,
+                        code: RDKafkaErrorCode::DuplicateSequenceNumber,
+                        reason: "a record was not written in its turn".to_owned(),
+                    }),
+                }
+            }
         }
     }
 }

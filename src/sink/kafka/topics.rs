@@ -2,7 +2,7 @@
 //!
 //! One record over the limit would fail every record that travels in its batch, so sizes are checked before.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
@@ -23,6 +23,9 @@ pub(super) const REQUEST: Duration = Duration::from_secs(10);
 /// A broker that makes topics itself takes a moment for it.
 const AUTO_CREATION_TRIES: u32 = 10;
 const AUTO_CREATION_WAIT: Duration = Duration::from_millis(200);
+/// How long a topic's partitions are waited for.
+const ONLINE: Duration = Duration::from_secs(3);
+const ONLINE_WAIT: Duration = Duration::from_millis(20);
 /// Kafka's default `max.message.bytes`, for brokers that do not tell.
 const DEFAULT_LIMIT: u64 = 1_048_588;
 
@@ -69,12 +72,16 @@ pub(super) fn prepare(
     let mut created = false;
     let mut tries = 0;
     loop {
-        match existence(producer, name)? {
+        let missing = match kafka.create_topics.is_some() && !created {
+            true => absence(producer, name)?,
+            false => existence(producer, name)?,
+        };
+        match missing {
             None => break,
             Some(code) => match &kafka.create_topics {
                 Some(wanted) if !created => {
                     // So that it knows whom to ask, too.
-                    broker_of(admin, name)?;
+                    first_broker(&admin.cluster(None)?, admin.brokers())?;
                     runtime.block_on(create(admin, name, *wanted))?;
                     created = true;
                 }
@@ -102,21 +109,39 @@ pub(super) fn prepare(
             },
         }
     }
-    let broker = broker_of(admin, name)?;
+    let metadata = admin.cluster(Some(name))?;
+    let broker = first_broker(&metadata, admin.brokers())?;
     let limit = runtime.block_on(limit(admin, name, broker))?;
+    let partitions = metadata.topics().iter().find(|topic| topic.name() == name);
+    wait_online(admin, name, partitions.map_or(0, |topic| topic.partitions().len()));
     Ok(Topic { limit, fresh: true })
 }
 
-/// A broker that can be asked for the topic's settings: any of them knows those.
+/// Waits for a moment until each partition can be written to.
 ///
-/// Asked of `admin` itself, not of another client, since each knows the brokers that it was told of and waits for any other.
-fn broker_of(admin: &Admin, topic: &str) -> Result<i32, DeliveryError> {
-    let metadata = admin
-        .metadata(Some(topic))
-        .map_err(|_| unavailable(no_answer(admin.brokers())))?;
-    first_broker(&metadata, admin.brokers())
+/// A leader is named before it has its partition open. Of two batches in between it would refuse the first and take the
+/// second, and then not the first any more, which costs a life: see `without_offset`. A partition that stays away must not
+/// hold the others up.
+fn wait_online(admin: &Admin, topic: &str, partitions: usize) {
+    let deadline = Instant::now() + ONLINE;
+    for partition in 0..i32::try_from(partitions).unwrap_or(i32::MAX) {
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            // Only a leader that has it open knows how far it reaches.
+            match admin.client.inner().fetch_watermarks(topic, partition, left) {
+                Ok(_) => break,
+                Err(error) => tracing::debug!(topic, partition, error = %error, "the partition is not open yet"),
+            }
+            std::thread::sleep(ONLINE_WAIT);
+        }
+    }
 }
 
+/// Any broker: each knows every topic's settings.
+///
 /// # Errors
 /// `Unavailable` while the cluster names no broker.
 pub(super) fn first_broker(metadata: &Metadata, brokers: &str) -> Result<i32, DeliveryError> {
@@ -126,6 +151,17 @@ pub(super) fn first_broker(metadata: &Metadata, brokers: &str) -> Result<i32, De
             "Kafka at {brokers} answers, but names no broker yet: it is coming up, or its controller does not see it"
         ))
     })
+}
+
+/// None: it is there. Asks for all topics, since a broker may make one that is asked for, as its own rule says and not as the
+/// pipeline's file does.
+fn absence(producer: &Producer, name: &str) -> Result<Option<RDKafkaErrorCode>, DeliveryError> {
+    let asking = &producer.context().asking;
+    let metadata = asking
+        .metadata(producer.client(), None, REQUEST)
+        .map_err(|_| unavailable(no_answer(asking.brokers())))?;
+    let is_there = metadata.topics().iter().any(|topic| topic.name() == name);
+    Ok((!is_there).then_some(RDKafkaErrorCode::UnknownTopicOrPartition))
 }
 
 /// None: it is there. Asking makes it, where the broker's own rule says so.
@@ -283,9 +319,14 @@ impl Admin {
         self.asking.brokers()
     }
 
-    /// See [`Asking::metadata`].
-    pub(super) fn metadata(&self, topic: Option<&str>) -> KafkaResult<Metadata> {
-        self.asking.metadata(self.client.inner(), topic, REQUEST)
+    /// What this client is told of the cluster and of a topic, or of all: see [`Asking::metadata`]. Each client knows the
+    /// brokers that it was told of itself, and waits for any other.
+    ///
+    /// # Errors
+    /// `Unavailable`: no answer.
+    pub(super) fn cluster(&self, topic: Option<&str>) -> Result<Metadata, DeliveryError> {
+        let answer = self.asking.metadata(self.client.inner(), topic, REQUEST);
+        answer.map_err(|_| unavailable(no_answer(self.brokers())))
     }
 }
 

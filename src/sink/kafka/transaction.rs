@@ -110,10 +110,38 @@ where
     Ok(producer.abort_transaction(timeout)?)
 }
 
+/// Waits until every record is reported.
+///
+/// The client crate's own call takes 100 ms whether or not anything is to be flushed; the binding ends as soon as it can.
+#[expect(
+    unsafe_code,
+    reason = "the client crate has no other way to flush without its 100 ms"
+)]
+pub(crate) fn flush<C>(producer: &ThreadedProducer<C>, timeout: Duration) -> Result<(), TransactionError>
+where
+    C: ProducerContext + 'static,
+{
+    // SAFETY: the handle is valid for as long as `producer` lives, which is borrowed over the call, and librdkafka's
+    // handles may be used by several threads at once.
+    let code = unsafe { bindings::rd_kafka_flush(producer.client().native_ptr(), timeout_ms(timeout)) };
+    match RDKafkaErrorCode::from(code) {
+        RDKafkaErrorCode::NoError => Ok(()),
+        code => Err(TransactionError {
+            // It only waits.
+            kind: TransactionErrorKind::Unfinished,
+            code,
+            reason: code.to_string(),
+        }),
+    }
+}
+
+fn timeout_ms(timeout: Duration) -> i32 {
+    i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX)
+}
+
 /// Waits until all records of the transaction are delivered, and commits it.
 ///
-/// The client crate's own call flushes first, which takes 100 ms whether or not anything is to be flushed; the binding
-/// does the same as soon as it can.
+/// The client crate's own call flushes first, as [`flush`] says.
 #[expect(
     unsafe_code,
     reason = "the client crate has no other way to commit without its 100 ms"
@@ -122,10 +150,9 @@ pub(crate) fn commit<C>(producer: &ThreadedProducer<C>, timeout: Duration) -> Re
 where
     C: ProducerContext + 'static,
 {
-    let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
     // SAFETY: the handle is valid for as long as `producer` lives, which is borrowed over the call, and librdkafka's
     // handles may be used by several threads at once.
-    let error = unsafe { bindings::rd_kafka_commit_transaction(producer.client().native_ptr(), timeout_ms) };
+    let error = unsafe { bindings::rd_kafka_commit_transaction(producer.client().native_ptr(), timeout_ms(timeout)) };
     let Some(error) = NonNull::new(error).map(NativeError) else {
         return Ok(());
     };
