@@ -183,9 +183,8 @@ impl Names {
     pub(super) fn of_message<'a>(&self, content: &'a Bytes) -> Option<Fields<'a>> {
         let text = std::str::from_utf8(content).ok()?;
         let mut members = vec![None; self.names.len()];
-        json::for_each_member(text, |quoted, value| {
-            let slot = self.names.iter().position(|name| json::is_name(quoted, name));
-            if let Some(slot) = slot {
+        json::for_each_member(text, |written, value| {
+            if let Some(slot) = self.names.iter().position(|name| written.is(name)) {
                 members[slot] = Some(value);
             }
         })

@@ -2,57 +2,67 @@
 //!
 //! Nothing here recurses, so the depth of a document costs memory by the byte and no stack.
 
-use std::borrow::Cow;
-use std::fmt;
+mod scan;
 
-use serde::Deserializer as _;
-use serde::de::{MapAccess, Visitor};
-use serde_json::value::RawValue;
+use std::borrow::Cow;
 
 use super::error::TextFault;
+use scan::{Scanner, Written};
 
 /// A text that is not one JSON object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NotAnObject;
 
-/// Calls `member` with each member's name (with its quotes, as written) and value (as written, without the white space
-/// around it), in order; duplicates too. On an error some may have been given already.
-pub(super) fn for_each_member<'a>(text: &'a str, member: impl FnMut(&'a str, &'a str)) -> Result<(), NotAnObject> {
-    if !trim(text).starts_with('{') {
-        return Err(NotAnObject);
-    }
-    let mut reader = serde_json::Deserializer::from_str(text);
-    reader
-        .deserialize_map(Members { member })
-        .and_then(|()| reader.end())
-        .map_err(|_| NotAnObject)
-}
+/// A member's name, as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Name<'a>(Written<'a>);
 
-struct Members<F> {
-    member: F,
-}
-
-impl<'de, F: FnMut(&'de str, &'de str)> Visitor<'de> for Members<F> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
-        // A raw name, where a decoded one would fail on half a surrogate pair and with it the whole object.
-        while let Some((name, value)) = map.next_entry::<&RawValue, &RawValue>()? {
-            (self.member)(name.get(), value.get());
+impl Name<'_> {
+    /// Whether it reads as `name`. One that no text can have (half a surrogate pair) is no name that is asked for.
+    pub(super) fn is(self, name: &str) -> bool {
+        let Self(Written { quoted, has_escapes }) = self;
+        match has_escapes {
+            false => unquoted(quoted) == name,
+            true => unescaped(quoted).is_ok_and(|text| text == name),
         }
-        Ok(())
     }
+}
+
+/// Calls `member` with each member's name and value (as written, without the white space around it), in order; duplicates
+/// too. On an error some may have been given already.
+pub(super) fn for_each_member<'a>(text: &'a str, member: impl FnMut(Name<'a>, &'a str)) -> Result<(), NotAnObject> {
+    members(text, member).ok_or(NotAnObject)
+}
+
+fn members<'a>(text: &'a str, mut member: impl FnMut(Name<'a>, &'a str)) -> Option<()> {
+    let mut scanner = Scanner::new(text);
+    scanner.skip_space();
+    if !scanner.takes(b'{') {
+        return None;
+    }
+    scanner.skip_space();
+    let mut ends = scanner.takes(b'}');
+    while !ends {
+        let name = Name(scanner.name()?);
+        member(name, scanner.value()?);
+        scanner.skip_space();
+        ends = scanner.takes(b'}');
+        if !ends {
+            if !scanner.takes(b',') {
+                return None;
+            }
+            scanner.skip_space();
+        }
+    }
+    scanner.skip_space();
+    scanner.is_at_end().then_some(())
 }
 
 /// The value of an object's member. Of duplicates the last counts, as in PostgreSQL's jsonb.
 pub(super) fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     let mut found = None;
-    for_each_member(object, |quoted, value| {
-        if is_name(quoted, name) {
+    for_each_member(object, |written, value| {
+        if written.is(name) {
             found = Some(value);
         }
     })
@@ -60,17 +70,10 @@ pub(super) fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     found
 }
 
-/// Whether a member's name as written, in quotes, reads as `name`.
-pub(super) fn is_name(quoted: &str, name: &str) -> bool {
-    let written = unquoted(quoted);
-    // Escapes only ever lengthen; a name that no text can have (half a surrogate pair) is no name that is asked for.
-    written == name
-        || (written.len() > name.len() && written.contains('\\') && unescaped(quoted).is_ok_and(|text| text == name))
-}
-
 /// Whether a text is one JSON value, of any depth.
 pub(super) fn is_value(text: &str) -> bool {
-    serde_json::from_str::<&RawValue>(text).is_ok()
+    let mut scanner = Scanner::new(trim(text));
+    scanner.value().is_some() && scanner.is_at_end()
 }
 
 /// The text that a JSON string, in its quotes, stands for.
@@ -169,7 +172,7 @@ mod tests {
 
     fn members(text: &str) -> Option<Vec<(&str, &str)>> {
         let mut members = Vec::new();
-        for_each_member(text, |name, value| members.push((name, value))).ok()?;
+        for_each_member(text, |Name(name), value| members.push((name.quoted, value))).ok()?;
         Some(members)
     }
 
