@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build check test servers-test test-versions versions-test simulate chaos demo up down
+.PHONY: help setup build check bench-micro test servers-test test-versions versions-test simulate chaos demo up down
 
 # CI takes the committed Cargo.lock or fails; a developer's build may update it.
 LOCKED := $(if $(CI),--locked)
@@ -84,6 +84,14 @@ demo: ## the whole way on this machine, by itself; DB=mysql or DB=mariadb: with 
 	*) echo 'DB is postgres, mysql or mariadb' >&2; exit 2;; esac; \
 	tools/setup.sh rust build && bin=$${!variable:-$$(tools/servers.sh bin $$server)} && \
 	PATH="$$bin:$$PATH" env "$$variable=$$bin" $(TAILPOST) demo --db $(DB)
+
+# The instructions are counted, not timed: they can be compared from day to day. KEEP=keep makes the new counts the kept ones.
+KEEP ?=
+
+bench-micro: ## single steps timed, and the instructions of a fixed replay against those that are kept: KEEP=keep
+	@tools/setup.sh rust build valgrind
+	cargo bench --bench micro $(LOCKED)
+	LOCKED=$(LOCKED) benches/micro/instructions.sh $(KEEP)
 
 # Servers of its own; the same seed gives the same faults. RUN: at_least_once, two_instances or exactly_once; by default all of
 # them, one after another.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what this machine lacks to build and test tailpost; quick and silent when all is there.
 #
-#   tools/setup.sh [PART...]        parts: build, rust, postgres, mysql, kafka (default: all of them)
+#   tools/setup.sh [PART...]        parts: build, rust, postgres, mysql, kafka (default: all of them); valgrind
 #   tools/setup.sh package NAME...  one more Debian package, for the scripts beside this one
 #   tools/setup.sh toolchain        prints the rustup toolchain to use, if it is not the pinned one by its own name
 #
@@ -62,6 +62,10 @@ kafka() {
   have mvn || need maven "fetches the Kafka broker of the tests"
 }
 
+valgrind() {
+  type -P valgrind >/dev/null || need valgrind "counts instructions, for bench-micro"
+}
+
 install() {
   [ ${#packages[@]} -gt 0 ] || return 0
   local as=()
@@ -86,7 +90,7 @@ case ${1:-} in
     [ $# -gt 0 ] || set -- rust build postgres mysql kafka
     for part; do
       case $part in
-        rust | build | postgres | mysql | kafka) "$part" ;;
+        rust | build | postgres | mysql | kafka | valgrind) "$part" ;;
         *) sed -n '2,/^set -/p' "$0" | sed '$d; s/^# \{0,1\}//'; exit 2 ;;
       esac
     done ;;

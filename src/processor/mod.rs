@@ -5,6 +5,8 @@
 //! that none of them took (`table`). Everything here is pure and synchronous, with no clock: the same event gives the
 //! same record on every delivery, to the byte.
 
+#[cfg(feature = "bench")]
+pub mod bench;
 mod dead_letter;
 mod envelope;
 mod error;

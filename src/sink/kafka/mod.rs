@@ -8,6 +8,8 @@
 //! producer that is made anew) waits for a commit first, since readers wait for the transaction.
 
 mod asking;
+#[cfg(feature = "bench")]
+pub mod bench;
 mod checkpoint_topic;
 mod client;
 mod committing;

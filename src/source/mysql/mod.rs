@@ -13,6 +13,8 @@
 //! | `monitor`, `schema` | the server beside the stream: the lock, the log's end, tables that the log does not describe |
 
 mod assemble;
+#[cfg(feature = "bench")]
+pub mod bench;
 mod binlog;
 mod client;
 mod dump;

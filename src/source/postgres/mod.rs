@@ -13,6 +13,8 @@
 //! | `progress` | whether anything comes while the log moves, pure |
 
 mod assemble;
+#[cfg(feature = "bench")]
+pub mod bench;
 mod bytea;
 mod client;
 mod control;

@@ -32,7 +32,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 const ENDANGERED_PATIENCE: Duration = Duration::from_secs(5);
 /// Frames that are no data: errors and notices.
 const MAX_REPORT: u64 = 1 << 20;
-const BATCH_EVENTS: usize = 1024;
+pub(super) const BATCH_EVENTS: usize = 1024;
 const BATCH_BYTES: usize = 1 << 20;
 /// CopyData's header, and a keep-alive in it.
 const KEEP_ALIVE_FRAME: u64 = 5 + 18;

@@ -87,7 +87,7 @@ pub enum JsonbError {
 ///
 /// # Errors
 /// The document is damaged; `out` is then as it was before.
-pub(super) fn render(doc: &[u8], out: &mut Vec<u8>) -> Result<(), JsonbError> {
+pub(in crate::source::mysql) fn render(doc: &[u8], out: &mut Vec<u8>) -> Result<(), JsonbError> {
     let start = out.len();
     let mut renderer = Renderer {
         unread: doc.len(),

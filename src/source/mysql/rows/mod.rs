@@ -49,6 +49,8 @@ pub use temporal::TemporalError;
 pub use walk::RowError;
 
 pub(crate) use described::{DescribedColumn, DescribedTable};
+#[cfg(feature = "bench")]
+pub(super) use jsonb::render as render_json;
 pub(crate) use plan::TablePlan;
 pub(crate) use table_map::{Flavor, TableMap};
 pub(crate) use walk::{Rows, count_rows};
