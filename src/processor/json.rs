@@ -20,10 +20,10 @@ pub(super) struct Name<'a>(Written<'a>);
 impl Name<'_> {
     /// Whether it reads as `name`. One that no text can have (half a surrogate pair) is no name that is asked for.
     pub(super) fn is(self, name: &str) -> bool {
-        let Self(Written { quoted, has_escapes }) = self;
-        match has_escapes {
-            false => unquoted(quoted) == name,
-            true => unescaped(quoted).is_ok_and(|text| text == name),
+        let Self(written) = self;
+        match written.has_escapes {
+            false => written.unquoted == name,
+            true => unescaped(written.quoted).is_ok_and(|text| text == name),
         }
     }
 }

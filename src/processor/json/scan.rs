@@ -15,6 +15,7 @@ pub(super) struct Scanner<'a> {
 pub(super) struct Written<'a> {
     /// With its quotes.
     pub(super) quoted: &'a str,
+    pub(super) unquoted: &'a str,
     pub(super) has_escapes: bool,
 }
 
@@ -63,13 +64,17 @@ impl<'a> Scanner<'a> {
             return None;
         }
         let has_escapes = self.string()?;
-        let quoted = self.text.get(begin..self.at)?;
+        let (quoted, unquoted) = (self.text.get(begin..self.at)?, self.text.get(begin + 1..self.at - 1)?);
         self.skip_space();
         if !self.takes(b':') {
             return None;
         }
         self.skip_space();
-        Some(Written { quoted, has_escapes })
+        Some(Written {
+            quoted,
+            unquoted,
+            has_escapes,
+        })
     }
 
     /// Passes over the value that begins here.
