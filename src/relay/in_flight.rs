@@ -11,12 +11,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use crate::position::Position;
 use crate::processor::DeadLetterReason;
 use crate::sink::DeliveryError;
 use crate::skip::SkipCounts;
 use crate::telemetry::histogram::Histogram;
+
+/// With so many events in flight nobody waits for the next report of one.
+const GATHERING: usize = 1024;
+/// A relay that is full and woken by the first of a batch's acks would send one event, and be woken by the next: for each event
+/// three threads would wake one another, and the sink's batches be tiny.
+const GATHER: Duration = Duration::from_millis(1);
 
 /// Numbers the records of one sink's life, from 0 without gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -346,8 +353,11 @@ impl Ledger {
         mem::take(&mut *self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits until something was reported. Cancel safe.
+    /// Waits until something was reported; while much is in flight for a moment longer, so that reports gather. Cancel safe.
     pub async fn changed(&self) {
+        if self.entries.len() >= GATHERING {
+            sleep(GATHER).await;
+        }
         self.shared.changed.notified().await;
     }
 
@@ -480,6 +490,31 @@ mod tests {
         assert_eq!(progress.settled.published, 64);
         assert_eq!(progress.position, Some(position(1)));
         assert_eq!(advanced(&mut ledger).settled.published, 0, "no bit is left behind");
+    }
+
+    #[tokio::test]
+    async fn a_report_is_heard_at_once_unless_much_is_in_flight() {
+        async fn is_heard(ledger: &Ledger) -> bool {
+            tokio::select! {
+                biased; // what is there already counts as heard at once
+                () = ledger.changed() => true,
+                () = std::future::ready(()) => false,
+            }
+        }
+        let mut ledger = ledger(2 * GATHERING, u64::MAX);
+        let acks = ledger.acks();
+        ledger.sent(1, 0, Instant::now(), Fate::Published);
+        acks.acked(Seq(0));
+        assert!(is_heard(&ledger).await);
+        advanced(&mut ledger);
+        for _ in 0..GATHERING {
+            ledger.sent(1, 0, Instant::now(), Fate::Published);
+        }
+        acks.acked(Seq(1));
+        assert!(!is_heard(&ledger).await);
+        ledger.changed().await;
+        advanced(&mut ledger);
+        assert_eq!(ledger.event_count(), GATHERING - 1);
     }
 
     #[test]
