@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -46,6 +47,7 @@ pub(super) struct Assembler {
     read_bytes: usize,
     /// Whether the position moved since the last batch.
     moved: bool,
+    lag: Duration,
 }
 
 /// A transaction on its way in.
@@ -85,6 +87,7 @@ impl Assembler {
             read_bytes: 0,
             // The first batch tells where the stream begins, so that it is saved before anything else.
             moved: true,
+            lag: Duration::ZERO,
         }
     }
 
@@ -106,6 +109,11 @@ impl Assembler {
     /// Everything the server sent is done up to here, and no transaction is open.
     pub(super) fn base(&self) -> Lsn {
         self.position.base
+    }
+
+    /// How long after its commit the server sent the last transaction, by the server's own clock.
+    pub(super) fn lag(&self) -> Duration {
+        self.lag
     }
 
     pub(super) fn event_count(&self) -> usize {
@@ -229,7 +237,10 @@ impl Assembler {
                 final_lsn,
                 commit_time_us,
                 xid,
-            } => self.begin(final_lsn, commit_time_us, xid)?,
+            } => {
+                self.lag = Duration::from_micros(u64::try_from(sent_us.saturating_sub(commit_time_us)).unwrap_or(0));
+                self.begin(final_lsn, commit_time_us, xid)?;
+            }
             LogicalMessage::Commit { end_lsn, .. } => self.commit(end_lsn)?,
             LogicalMessage::Relation(relation) => {
                 let table = self.relations.describe(&relation);

@@ -24,6 +24,9 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 const FAREWELL: Duration = Duration::from_secs(2);
 /// A read of this size says that more is waiting.
 const BACKLOG_READ: usize = 16 << 10;
+/// What was sent so long after its commit was waiting, however little of it one read gives: the server can be slower than we
+/// are. What waited so long can wait for [`GATHER`] more.
+const BACKLOG_LAG: Duration = Duration::from_millis(50);
 /// The server sends each message by a call of its own, and waking us at each takes most of its time. Letting the data of
 /// a backlog gather for this long makes the server some three times faster.
 const GATHER: Duration = Duration::from_millis(1);
@@ -67,9 +70,10 @@ impl Link {
         self.heard.elapsed()
     }
 
-    /// Waits for more. `discard` bytes of what comes are thrown away, so that no room is made for them. Cancel safe.
-    pub(super) async fn read(&mut self, discard: u64) -> Result<(), PostgresError> {
-        let busy = self.last_read >= BACKLOG_READ;
+    /// Waits for more. `discard` bytes of what comes are thrown away, so that no room is made for them; `lag` is how old what
+    /// came last was. Cancel safe.
+    pub(super) async fn read(&mut self, discard: u64, lag: Duration) -> Result<(), PostgresError> {
+        let busy = self.last_read >= BACKLOG_READ || lag >= BACKLOG_LAG;
         if busy && self.transport.gathers() {
             sleep(GATHER).await;
         }

@@ -131,7 +131,7 @@ impl Stream {
                     self.progressed |= self.progress.observe(observed.borrow().log_end, self.assembler.base());
                 }
                 _ = self.status_timer.tick() => self.tick(&observed, log, options).await?,
-                read = self.link.read(self.discard) => {
+                read = self.link.read(self.discard, self.assembler.lag()) => {
                     read?;
                     self.progressed |= self.is_inside_data();
                 }

@@ -409,3 +409,22 @@ fn changes_outside_a_transaction_are_errors() {
         .unwrap_err();
     assert!(error.to_string().contains("transactional message"), "{error}");
 }
+
+#[test]
+fn how_old_a_transaction_is_shows_by_the_server_s_own_clock() {
+    let begin = payload(|out| {
+        out.put_u8(b'B');
+        out.put_u64(50);
+        out.put_i64(5);
+        out.put_u32(9);
+    });
+    let committed_us = super::super::wire::unix_us(5);
+    for (sent_us, lag) in [
+        (committed_us + 80_000, Duration::from_millis(80)),
+        (committed_us - 1, Duration::ZERO),
+    ] {
+        let mut assembler = Assembler::new("d", selector(), start());
+        assembler.apply(Lsn(40), sent_us, &begin).unwrap();
+        assert_eq!(assembler.lag(), lag);
+    }
+}
