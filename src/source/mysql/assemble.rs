@@ -41,7 +41,8 @@ use super::xa::PreparedTransactions;
 
 pub(super) const MAX_PREPARED_BYTES: usize = 256 << 20;
 pub(super) const BATCH_EVENTS: usize = 1024;
-const BATCH_BYTES: usize = 1 << 20;
+/// What one read gives at most: several batches wait for the relay at once.
+const BATCH_BYTES: usize = 256 << 10;
 /// Events up to here can have several rows, whatever the limit for one.
 const MANY_ROWS_BYTES: usize = 256 << 10;
 /// `max_allowed_packet` of both servers goes no further; some room for the headers.

@@ -33,7 +33,8 @@ const ENDANGERED_PATIENCE: Duration = Duration::from_secs(5);
 /// Frames that are no data: errors and notices.
 const MAX_REPORT: u64 = 1 << 20;
 pub(super) const BATCH_EVENTS: usize = 1024;
-const BATCH_BYTES: usize = 1 << 20;
+/// What one read gives at most: several batches wait for the relay at once.
+const BATCH_BYTES: usize = 256 << 10;
 /// CopyData's header, and a keep-alive in it.
 const KEEP_ALIVE_FRAME: u64 = 5 + 18;
 /// CopyData's header, and XLogData's in front of the payload.
