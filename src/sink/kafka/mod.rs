@@ -8,8 +8,6 @@
 //! producer that is made anew) waits for a commit first, since readers wait for the transaction.
 
 mod asking;
-#[cfg(feature = "bench")]
-pub mod bench;
 mod checkpoint_topic;
 mod client;
 mod committing;
@@ -18,6 +16,9 @@ mod preflight;
 mod producer;
 mod topics;
 mod transaction;
+
+#[cfg(feature = "bench")]
+pub mod bench;
 
 use std::collections::HashMap;
 use std::sync::Arc;
