@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     tailpost::cli::main()
 }
 
-/// With the default, 10 ms, a backlog's peak is a fifth higher. A value from the environment (`MIMALLOC_PURGE_DELAY`) counts.
+/// With the default, 10 ms, more of a backlog's memory stays ours. A value from the environment (`MIMALLOC_PURGE_DELAY`) counts.
 #[expect(unsafe_code, reason = "the allocator's crate has no other way to set an option")]
 fn give_memory_back_soon() {
     // SAFETY: sets a number of the allocator's own, which knows options by such numbers and ignores others.
