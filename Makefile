@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build check bench-micro test servers-test test-versions versions-test simulate chaos demo up down
+.PHONY: help setup build check bench bench-micro test servers-test test-versions versions-test simulate chaos demo up down
 
 # CI takes the committed Cargo.lock or fails; a developer's build may update it.
 LOCKED := $(if $(CI),--locked)
@@ -24,8 +24,8 @@ build: ## the release binary
 
 check: ## format, lints, unit tests, licences: no servers
 	@tools/setup.sh rust build
-	cargo fmt --check
-	cargo clippy --all-targets $(LOCKED) -- -D warnings
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
 	cargo test --lib --bins $(LOCKED)
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
 	else echo 'cargo-deny is not installed: licences and sources are not checked'; fi
@@ -102,6 +102,22 @@ RUN ?=
 chaos: ## faults at random moments over real servers, and the count: SEED=n MINUTES=m
 	TAILPOST_CHAOS_SEED=$(SEED) TAILPOST_CHAOS_MINUTES=$(MINUTES) \
 	cargo test --test main $(LOCKED) -- --nocapture --test-threads 1 --include-ignored chaos::$(RUN)
+
+# Its servers have a folder of their own: fresh ones, with settings for measuring, whatever else is up.
+PAIRS ?=
+ONLY ?=
+QUICK ?=
+BENCH_SERVERS ?= $(or $(TMPDIR),/tmp)/tailpost-bench-$(shell id -u)
+BENCH_PG := -c max_replication_slots=300 -c max_wal_senders=300 -c max_connections=500 -c max_wal_size=8GB
+
+bench: build ## measure against yardsticks, into docs/performance.md: PAIRS=5; ONLY=postgres-tcp,mysql QUICK=1: into target/bench
+	cargo build --release --package tailpost-bench $(LOCKED)
+	@set -e; target=$$(cargo metadata --format-version 1 --no-deps $(LOCKED) | sed 's/.*"target_directory":"\([^"]*\)".*/\1/'); \
+	export TAILPOST="$$target/release/tailpost" RESULTS="$(if $(ONLY)$(QUICK),$$target/bench,docs)"; \
+	export PAIRS="$(PAIRS)" ONLY="$(ONLY)" QUICK="$(QUICK)" TAILPOST_SERVERS="$(BENCH_SERVERS)"; \
+	export KAFKA_JIT=full KAFKA_HEAP=1g KAFKA_OPTS="log.segment.delete.delay.ms=1000"; \
+	for version in 14 15 16 17 18 19; do export "PG$${version}_OPTS=$(BENCH_PG)"; done; \
+	tools/servers.sh with pg mysql mariadb kafka -- "$$target/release/tailpost-bench"
 
 up: ## start private servers: PostgreSQL, MySQL, MariaDB and Kafka
 	@tools/servers.sh up pg mysql mariadb kafka

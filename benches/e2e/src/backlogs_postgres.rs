@@ -1,0 +1,196 @@
+//! PostgreSQL's backlogs, against `pg_recvlogical` on twin slots.
+
+use std::cell::RefCell;
+
+use crate::bench::Bench;
+use crate::compare::{Row, Way, alternate};
+use crate::error::BenchError;
+use crate::event::{Expected, Payload, Spacing};
+use crate::kafka::PARTITIONS;
+use crate::pipeline::{Delivery, Pipeline};
+use crate::postgres::{self, Backlog, PUBLICATION, Postgres};
+use crate::results::{Comparison, Results};
+
+/// Of the throughput of `pg_recvlogical`.
+const TCP_TARGET: f64 = 1.2;
+const SOCKET_TARGET: f64 = 0.9;
+const EXACTLY_ONCE_TARGET: f64 = 0.95;
+/// Makes messages of 270 B with payloads of 190 B.
+pub const PAD: usize = 166;
+
+/// A pipeline that reads a slot's messages.
+pub fn pipeline(name: &str, dsn: &str, slot: &str, topic: &str) -> Pipeline {
+    Pipeline {
+        name: name.to_owned(),
+        source: format!(
+            "{{type: postgres, config: {{id: pg, dsn: '{dsn}', slot: {slot}, publication: {PUBLICATION}, \
+             outbox: {{prefixes: [outbox]}}}}}}"
+        ),
+        topic: topic.to_owned(),
+        processor: String::new(),
+        delivery: Delivery::AtLeastOnce,
+    }
+}
+
+/// A slot in a database, and the events behind it.
+pub struct Waiting<'a, 'b> {
+    pub backlog: &'a RefCell<Backlog<'b>>,
+    pub slot: String,
+    pub expected: Expected,
+}
+
+impl Waiting<'_, '_> {
+    /// Drains a twin of the slot.
+    pub fn drain(
+        &self,
+        bench: &Bench,
+        name: &str,
+        way: postgres::Way,
+        delivery: Delivery,
+    ) -> Result<crate::process::Usage, BenchError> {
+        let dsn = self.backlog.borrow().dsn(way);
+        let twin = self.backlog.borrow_mut().twin(&self.slot, name)?;
+        let pipeline = Pipeline {
+            delivery,
+            ..pipeline(name, &dsn, &twin, name)
+        };
+        let usage = bench.verified_drain(&[pipeline], PARTITIONS, &self.expected)?;
+        self.backlog.borrow_mut().drop_slot(&twin)?;
+        Ok(usage)
+    }
+
+    fn recvlogical(&self, bench: &Bench, name: &str, way: postgres::Way) -> Result<crate::process::Usage, BenchError> {
+        let mut backlog = self.backlog.borrow_mut();
+        let twin = backlog.twin(&self.slot, name)?;
+        let usage = backlog.recvlogical(&twin, way, &bench.log(name))?;
+        backlog.drop_slot(&twin)?;
+        Ok(usage)
+    }
+
+    /// tailpost and `pg_recvlogical`, both by the same way in.
+    fn against_recvlogical(
+        &self,
+        bench: &Bench,
+        row: &str,
+        title: &str,
+        way: postgres::Way,
+    ) -> Result<Comparison, BenchError> {
+        let row = Row {
+            name: row,
+            title,
+            events: self.expected.count(),
+            payload_bytes: self.expected.payload.pad as u64,
+        };
+        let ways = vec![
+            Way::new("tailpost", |name| self.drain(bench, name, way, Delivery::AtLeastOnce)),
+            Way::new("pg_recvlogical", |name| self.recvlogical(bench, name, way)),
+        ];
+        alternate(bench, row, ways)
+    }
+
+    fn exactly_once(&self, bench: &Bench) -> Result<Comparison, BenchError> {
+        let row = Row {
+            name: "exactly-once",
+            title: "PostgreSQL, exactly once",
+            events: self.expected.count(),
+            payload_bytes: self.expected.payload.pad as u64,
+        };
+        let way = |delivery| move |name: &str| self.drain(bench, name, postgres::Way::Tcp, delivery);
+        let ways = vec![
+            Way::new("exactly once", way(Delivery::ExactlyOnce)),
+            Way::new("at least once", way(Delivery::AtLeastOnce)),
+        ];
+        alternate(bench, row, ways)
+    }
+}
+
+/// The rows over messages of 270 B, 100 a transaction.
+pub fn of_batches(bench: &Bench, results: &mut Results, waiting: &Waiting<'_, '_>) -> Result<(), BenchError> {
+    if bench.settings.wants("postgres-tcp") {
+        let title = "PostgreSQL, 100 a transaction, TCP";
+        let comparison = waiting.against_recvlogical(bench, "postgres-tcp", title, postgres::Way::Tcp)?;
+        results.judge_ratio(&comparison, TCP_TARGET);
+        results.judge_cpu(&comparison);
+        results.comparisons.push(comparison);
+    }
+    if bench.settings.wants("postgres-socket") {
+        let title = "PostgreSQL, 100 a transaction, Unix socket";
+        let comparison = waiting.against_recvlogical(bench, "postgres-socket", title, postgres::Way::Socket)?;
+        results.judge_ratio(&comparison, SOCKET_TARGET);
+        results.comparisons.push(comparison);
+    }
+    if bench.settings.wants("exactly-once") {
+        let comparison = waiting.exactly_once(bench)?;
+        results.judge_ratio(&comparison, EXACTLY_ONCE_TARGET);
+        results.comparisons.push(comparison);
+    }
+    Ok(())
+}
+
+/// Another size of transaction or payload.
+struct Shape {
+    row: &'static str,
+    title: &'static str,
+    events: u64,
+    batch: u64,
+    pad: usize,
+}
+
+/// The larger payloads of about as many bytes each.
+const SHAPES: [Shape; 4] = [
+    Shape {
+        row: "postgres-single",
+        title: "PostgreSQL, 1 a transaction, TCP",
+        events: 500_000,
+        batch: 1,
+        pad: PAD,
+    },
+    Shape {
+        row: "postgres-1k",
+        title: "PostgreSQL, payloads of 1 KB, TCP",
+        events: 400_000,
+        batch: 100,
+        pad: 1_000,
+    },
+    Shape {
+        row: "postgres-10k",
+        title: "PostgreSQL, payloads of 10 KB, TCP",
+        events: 40_000,
+        batch: 100,
+        pad: 10_000,
+    },
+    Shape {
+        row: "postgres-100k",
+        title: "PostgreSQL, payloads of 100 KB, TCP",
+        events: 4_000,
+        batch: 100,
+        pad: 100_000,
+    },
+];
+
+/// The rows with a backlog of their own.
+pub fn of_shapes(bench: &Bench, results: &mut Results, server: &Postgres) -> Result<(), BenchError> {
+    for shape in SHAPES.iter().filter(|shape| bench.settings.wants(shape.row)) {
+        let expected = Expected {
+            numbers: 0..bench.settings.events(shape.events),
+            payload: Payload {
+                pad: shape.pad,
+                spacing: Spacing::Written,
+            },
+        };
+        let backlog = RefCell::new(server.backlog(&bench.unique_name())?);
+        backlog.borrow_mut().slot("all")?;
+        backlog
+            .borrow_mut()
+            .fill(expected.numbers.clone(), shape.batch, shape.pad)?;
+        let waiting = Waiting {
+            backlog: &backlog,
+            slot: "all".to_owned(),
+            expected,
+        };
+        let comparison = waiting.against_recvlogical(bench, shape.row, shape.title, postgres::Way::Tcp)?;
+        results.judge_ratio(&comparison, TCP_TARGET);
+        results.comparisons.push(comparison);
+    }
+    Ok(())
+}

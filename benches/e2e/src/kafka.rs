@@ -1,0 +1,203 @@
+//! Kafka's side: topics, and the account of what is in them.
+
+use std::time::{Duration, Instant};
+
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::config::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::Message;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use tokio::runtime::Runtime;
+
+use crate::error::{BenchError, Tried};
+use crate::event::{Expected, KEYS, key, number};
+
+const ANSWER: Duration = Duration::from_secs(30);
+/// Without a record for so long, a topic has no more.
+const SILENCE: Duration = Duration::from_secs(30);
+pub const PARTITIONS: i32 = 6;
+
+/// A broker, with an administrator's connection.
+pub struct Broker {
+    pub address: String,
+    admin: AdminClient<DefaultClientContext>,
+    /// The client's futures need something to wait on.
+    runtime: Runtime,
+}
+
+impl Broker {
+    pub fn connect(address: &str) -> Result<Self, BenchError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .tried("make a runtime")?;
+        let admin = ClientConfig::new()
+            .set("bootstrap.servers", address)
+            .create()
+            .tried("make an admin client")?;
+        Ok(Self {
+            address: address.to_owned(),
+            admin,
+            runtime,
+        })
+    }
+
+    /// Makes topics, which are gone when this is dropped.
+    pub fn topics(&self, names: Vec<String>, partitions: i32) -> Result<Topics<'_>, BenchError> {
+        let new: Vec<NewTopic<'_>> = names
+            .iter()
+            .map(|name| NewTopic::new(name, partitions, TopicReplication::Fixed(1)))
+            .collect();
+        let options = AdminOptions::new().operation_timeout(Some(ANSWER));
+        let made = self
+            .runtime
+            .block_on(self.admin.create_topics(&new, &options))
+            .tried("make topics")?;
+        for result in made {
+            result.map_err(|(topic, code)| BenchError::Kafka {
+                what: format!("make topic {topic}"),
+                source: KafkaError::AdminOp(code),
+            })?;
+        }
+        Ok(Topics { broker: self, names })
+    }
+
+    pub fn topic(&self, name: &str) -> Result<Topics<'_>, BenchError> {
+        self.topics(vec![name.to_owned()], PARTITIONS)
+    }
+
+    /// A reader of committed records, from the beginning of a topic.
+    pub fn consumer(&self, topic: &str) -> Result<BaseConsumer, BenchError> {
+        let consumer: BaseConsumer = ClientConfig::new()
+            .set("bootstrap.servers", &self.address)
+            .set("group.id", "tailpost-bench")
+            .set("isolation.level", "read_committed")
+            .set("enable.partition.eof", "true")
+            .set("enable.auto.commit", "false")
+            .set("auto.offset.reset", "error")
+            .create()
+            .tried("make a consumer")?;
+        let mut all = TopicPartitionList::new();
+        for partition in 0..self.partitions(&consumer, topic)? {
+            all.add_partition_offset(topic, partition, Offset::Beginning)
+                .tried("name a partition")?;
+        }
+        consumer.assign(&all).tried(format!("read {topic}"))?;
+        Ok(consumer)
+    }
+
+    fn partitions(&self, consumer: &BaseConsumer, topic: &str) -> Result<i32, BenchError> {
+        let metadata = consumer
+            .fetch_metadata(Some(topic), ANSWER)
+            .tried(format!("describe {topic}"))?;
+        let count: usize = metadata.topics().iter().map(|topic| topic.partitions().len()).sum();
+        Ok(i32::try_from(count).unwrap_or(i32::MAX))
+    }
+
+    /// Reads a topic to its end: each of the events must be there once, whole, and those of a key in order.
+    ///
+    /// # Errors
+    /// [`BenchError::Wrong`] with the first thing that is not so.
+    pub fn verify(&self, topic: &str, expected: &Expected) -> Result<(), BenchError> {
+        let consumer = self.consumer(topic)?;
+        let mut account = Account::new(topic, expected);
+        let mut unread = self.partitions(&consumer, topic)?;
+        let mut heard = Instant::now();
+        while unread > 0 {
+            match consumer.poll(Duration::from_millis(200)) {
+                Some(Ok(message)) => {
+                    account.take(message.key().unwrap_or_default(), message.payload().unwrap_or_default())?;
+                }
+                Some(Err(KafkaError::PartitionEOF(_))) => unread -= 1,
+                Some(Err(error)) => return Err(error).tried(format!("read {topic}")),
+                None if heard.elapsed() < SILENCE => continue,
+                None => {
+                    return Err(BenchError::Late {
+                        what: format!("a record or an end of {topic}"),
+                        seconds: SILENCE.as_secs(),
+                    });
+                }
+            }
+            heard = Instant::now();
+        }
+        account.close()
+    }
+}
+
+/// See [`Broker::topics`].
+pub struct Topics<'a> {
+    broker: &'a Broker,
+    pub names: Vec<String>,
+}
+
+impl Drop for Topics<'_> {
+    fn drop(&mut self) {
+        let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        let deleted = self.broker.admin.delete_topics(&names, &AdminOptions::new());
+        // They take room until the servers are wiped, no more.
+        let _ = self.broker.runtime.block_on(deleted);
+    }
+}
+
+/// What was seen of a topic.
+struct Account<'a> {
+    topic: &'a str,
+    expected: &'a Expected,
+    seen: u64,
+    /// Per key, what its next number must be at least: numbers are unique, so in order each can be there once only.
+    next: Vec<u64>,
+    whole: Vec<u8>,
+}
+
+impl<'a> Account<'a> {
+    fn new(topic: &'a str, expected: &'a Expected) -> Self {
+        Self {
+            topic,
+            expected,
+            seen: 0,
+            next: vec![expected.numbers.start; KEYS as usize],
+            whole: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, found_key: &[u8], payload: &[u8]) -> Result<(), BenchError> {
+        let Some(number) = number(payload).filter(|number| self.expected.numbers.contains(number)) else {
+            return Err(self.wrong("a payload of no event", "numbered payloads of this backlog"));
+        };
+        self.expected.payload.write(number, &mut self.whole);
+        if payload != self.whole {
+            return Err(self.wrong(&format!("event {number} changed"), "its payload byte for byte"));
+        }
+        let key = key(number);
+        if found_key != key.to_string().as_bytes() {
+            return Err(self.wrong(&format!("event {number} with another key"), &key.to_string()));
+        }
+        let next = &mut self.next[key as usize];
+        if number < *next {
+            let later = *next - 1;
+            return Err(self.wrong(
+                &format!("event {number} after {later}"),
+                "the order of commits per key, each once",
+            ));
+        }
+        *next = number + 1;
+        self.seen += 1;
+        Ok(())
+    }
+
+    fn close(self) -> Result<(), BenchError> {
+        if self.seen == self.expected.count() {
+            return Ok(());
+        }
+        Err(self.wrong(&format!("{} events", self.seen), &self.expected.count().to_string()))
+    }
+
+    fn wrong(&self, found: &str, expected: &str) -> BenchError {
+        BenchError::Wrong {
+            topic: self.topic.to_owned(),
+            found: found.to_owned(),
+            expected: expected.to_owned(),
+        }
+    }
+}

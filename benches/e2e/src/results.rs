@@ -1,0 +1,199 @@
+//! What was measured, as it is kept in JSON, and what becomes of it against the targets.
+
+use serde::Serialize;
+
+use crate::process::Usage;
+
+/// Microseconds of the process's CPU per event.
+const CPU_TARGET: f64 = 4.5;
+
+/// All of a run.
+#[derive(Debug, Default, Serialize)]
+pub struct Results {
+    pub machine: Vec<(String, String)>,
+    pub comparisons: Vec<Comparison>,
+    pub latencies: Vec<Latency>,
+    pub growth: Vec<Growth>,
+    pub start: Vec<Start>,
+    pub binary_bytes: u64,
+    pub verdicts: Vec<Verdict>,
+}
+
+/// One thing done in several ways, alternating.
+#[derive(Debug, Serialize)]
+pub struct Comparison {
+    /// As `ONLY` names it.
+    pub row: String,
+    pub title: String,
+    pub events: u64,
+    pub payload_bytes: u64,
+    /// tailpost first, then the yardstick, then what is shown beside them. Each has as many runs as there are pairs.
+    pub sides: Vec<Side>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Side {
+    pub name: String,
+    pub runs: Vec<Usage>,
+}
+
+/// From commit to visible, in milliseconds, of one round each.
+#[derive(Debug, Serialize)]
+pub struct Latency {
+    pub row: String,
+    pub title: String,
+    pub per_second: u64,
+    /// tailpost first, then the ping.
+    pub sides: Vec<LatencySide>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct LatencySide {
+    pub name: String,
+    pub rounds: Vec<Quantiles>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Quantiles {
+    pub p50: f64,
+    pub p99: f64,
+    pub p999: f64,
+}
+
+/// The same work in growing sizes.
+#[derive(Debug, Serialize)]
+pub struct Growth {
+    pub row: String,
+    pub title: String,
+    /// What grows.
+    pub of: String,
+    pub sizes: Vec<Size>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct Size {
+    pub size: u64,
+    /// Published by each run; 0: none, it idles.
+    pub events: u64,
+    pub runs: Vec<Usage>,
+}
+
+/// From the start of the process until its first event is visible, in seconds.
+#[derive(Debug, Serialize)]
+pub struct Start {
+    pub title: String,
+    pub seconds: Vec<f64>,
+}
+
+/// A target, and whether it is met.
+#[derive(Debug, Serialize)]
+pub struct Verdict {
+    pub what: String,
+    pub target: String,
+    pub measured: String,
+    pub met: bool,
+}
+
+/// Of an even number the mean of the middle two; of none, 0.
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => 0.0,
+        count if count % 2 == 1 => sorted[middle],
+        _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
+    }
+}
+
+impl Side {
+    pub fn seconds(&self) -> f64 {
+        median(self.runs.iter().map(|run| run.seconds))
+    }
+
+    pub fn cpu_seconds(&self) -> f64 {
+        median(self.runs.iter().map(|run| run.cpu_seconds))
+    }
+
+    /// The highest of all runs: the bound holds for each.
+    pub fn peak_rss(&self) -> u64 {
+        self.runs.iter().map(|run| run.peak_rss_bytes).max().unwrap_or_default()
+    }
+
+    pub fn threads(&self) -> u64 {
+        self.runs.iter().map(|run| run.threads).max().unwrap_or_default()
+    }
+}
+
+impl Comparison {
+    /// How many times faster tailpost was than another side: of each pair, so that what drifts falls out.
+    pub fn ratios(&self, other: usize) -> Vec<f64> {
+        let (Some(ours), Some(theirs)) = (self.sides.first(), self.sides.get(other)) else {
+            return Vec::new();
+        };
+        let pairs = ours.runs.iter().zip(&theirs.runs);
+        pairs.map(|(ours, theirs)| theirs.seconds / ours.seconds).collect()
+    }
+
+    /// Microseconds of tailpost's CPU.
+    pub fn cpu_per_event(&self) -> f64 {
+        let cpu = self.sides.first().map(Side::cpu_seconds).unwrap_or_default();
+        cpu * 1e6 / self.events as f64
+    }
+}
+
+impl Size {
+    pub fn seconds(&self) -> f64 {
+        median(self.runs.iter().map(|run| run.seconds))
+    }
+
+    pub fn cpu_seconds(&self) -> f64 {
+        median(self.runs.iter().map(|run| run.cpu_seconds))
+    }
+
+    pub fn peak_rss(&self) -> u64 {
+        self.runs.iter().map(|run| run.peak_rss_bytes).max().unwrap_or_default()
+    }
+
+    pub fn threads(&self) -> u64 {
+        self.runs.iter().map(|run| run.threads).max().unwrap_or_default()
+    }
+}
+
+impl Results {
+    /// At least `target` times as fast as the yardstick.
+    pub fn judge_ratio(&mut self, comparison: &Comparison, target: f64) {
+        let ratios = comparison.ratios(1);
+        let (least, most) = ratios.iter().fold((f64::MAX, 0.0_f64), |(least, most), ratio| {
+            (least.min(*ratio), most.max(*ratio))
+        });
+        let ratio = median(ratios.iter().copied());
+        let yardstick = comparison
+            .sides
+            .get(1)
+            .map(|side| side.name.as_str())
+            .unwrap_or_default();
+        self.verdicts.push(Verdict {
+            what: format!("{}: throughput against {yardstick}", comparison.title),
+            target: format!("at least {target:.2} times"),
+            measured: format!("{ratio:.2} ({least:.2} to {most:.2})"),
+            met: ratio >= target,
+        });
+    }
+
+    /// tailpost's CPU per event.
+    pub fn judge_cpu(&mut self, comparison: &Comparison) {
+        let what = format!("{}: CPU of the process per event", comparison.title);
+        self.judge_most(what, comparison.cpu_per_event(), CPU_TARGET, "us");
+    }
+
+    /// At most so much of something.
+    pub fn judge_most(&mut self, what: String, measured: f64, target: f64, unit: &str) {
+        self.verdicts.push(Verdict {
+            what,
+            target: format!("at most {target} {unit}"),
+            measured: format!("{measured:.2} {unit}"),
+            met: measured <= target,
+        });
+    }
+}
