@@ -28,11 +28,6 @@ pub fn pipeline(name: &str, source: String, topic: &str) -> Pipeline {
     }
 }
 
-/// Names of a flavor's rows.
-pub fn rows(flavor: Flavor) -> [String; 2] {
-    [100, 1].map(|batch| row(flavor, batch))
-}
-
 fn row(flavor: Flavor, batch: u64) -> String {
     match batch {
         1 => format!("{}-single", flavor.name()),
@@ -53,6 +48,7 @@ pub fn of(bench: &Bench, results: &mut Results, server: &Mysql) -> Result<(), Be
                 pad: PAD,
                 spacing: server.flavor.spacing(),
             },
+            keyed: true,
         };
         let mut backlog = server.backlog(&bench.unique_name())?;
         backlog.fill(all.numbers.clone(), batch, PAD)?;

@@ -10,11 +10,13 @@ use crate::kafka::PARTITIONS;
 use crate::pipeline::{Delivery, Pipeline};
 use crate::postgres::{self, Backlog, PUBLICATION, Postgres};
 use crate::results::{Comparison, Results};
+use crate::start;
 
 /// Of the throughput of `pg_recvlogical`.
 const TCP_TARGET: f64 = 1.2;
 const SOCKET_TARGET: f64 = 0.9;
 const EXACTLY_ONCE_TARGET: f64 = 0.95;
+pub const EVENTS: u64 = 500_000;
 /// Makes messages of 270 B with payloads of 190 B.
 pub const PAD: usize = 166;
 
@@ -88,6 +90,19 @@ impl Waiting<'_, '_> {
         alternate(bench, row, ways)
     }
 
+    /// From the start of the process, as often as there are pairs; in seconds.
+    pub fn first_event(&self, bench: &Bench) -> Result<Vec<f64>, BenchError> {
+        let dsn = self.backlog.borrow().dsn(postgres::Way::Tcp);
+        let mut seconds = Vec::new();
+        for _ in 0..bench.settings.pairs {
+            let name = bench.unique_name();
+            let twin = self.backlog.borrow_mut().twin(&self.slot, &name)?;
+            seconds.push(start::until_visible(bench, pipeline(&name, &dsn, &twin, &name))?);
+            self.backlog.borrow_mut().drop_slot(&twin)?;
+        }
+        Ok(seconds)
+    }
+
     fn exactly_once(&self, bench: &Bench) -> Result<Comparison, BenchError> {
         let row = Row {
             name: "exactly-once",
@@ -141,7 +156,7 @@ const SHAPES: [Shape; 4] = [
     Shape {
         row: "postgres-single",
         title: "PostgreSQL, 1 a transaction, TCP",
-        events: 500_000,
+        events: EVENTS,
         batch: 1,
         pad: PAD,
     },
@@ -177,6 +192,7 @@ pub fn of_shapes(bench: &Bench, results: &mut Results, server: &Postgres) -> Res
                 pad: shape.pad,
                 spacing: Spacing::Written,
             },
+            keyed: true,
         };
         let backlog = RefCell::new(server.backlog(&bench.unique_name())?);
         backlog.borrow_mut().slot("all")?;

@@ -47,6 +47,8 @@ impl Payload {
 pub struct Expected {
     pub numbers: Range<u64>,
     pub payload: Payload,
+    /// Without a key there is no order to keep.
+    pub keyed: bool,
 }
 
 impl Expected {

@@ -1,5 +1,6 @@
 //! Kafka's side: topics, and the account of what is in them.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
@@ -147,6 +148,8 @@ struct Account<'a> {
     seen: u64,
     /// Per key, what its next number must be at least: numbers are unique, so in order each can be there once only.
     next: Vec<u64>,
+    without_key: HashSet<u64>,
+    /// The payload as it should be.
     whole: Vec<u8>,
 }
 
@@ -157,6 +160,7 @@ impl<'a> Account<'a> {
             expected,
             seen: 0,
             next: vec![expected.numbers.start; KEYS as usize],
+            without_key: HashSet::new(),
             whole: Vec::new(),
         }
     }
@@ -168,6 +172,9 @@ impl<'a> Account<'a> {
         self.expected.payload.write(number, &mut self.whole);
         if payload != self.whole {
             return Err(self.wrong(&format!("event {number} changed"), "its payload byte for byte"));
+        }
+        if !self.expected.keyed {
+            return self.take_without_key(number, found_key);
         }
         let key = key(number);
         if found_key != key.to_string().as_bytes() {
@@ -182,6 +189,17 @@ impl<'a> Account<'a> {
             ));
         }
         *next = number + 1;
+        self.seen += 1;
+        Ok(())
+    }
+
+    fn take_without_key(&mut self, number: u64, key: &[u8]) -> Result<(), BenchError> {
+        if !key.is_empty() {
+            return Err(self.wrong(&format!("event {number} with a key"), "none"));
+        }
+        if !self.without_key.insert(number) {
+            return Err(self.wrong(&format!("event {number} twice"), "each once"));
+        }
         self.seen += 1;
         Ok(())
     }

@@ -12,15 +12,21 @@ mod bench;
 mod compare;
 mod error;
 mod event;
+mod growth;
 mod kafka;
+mod latency;
+mod machine;
 mod mysql;
 mod pipeline;
+mod plot;
 mod postgres;
 mod process;
 mod producer;
+mod report;
 mod results;
 mod servers;
 mod settings;
+mod start;
 
 use std::cell::RefCell;
 use std::process::ExitCode;
@@ -31,7 +37,7 @@ use crate::error::BenchError;
 use crate::event::{Expected, Payload, Spacing};
 use crate::mysql::{Flavor, Mysql};
 use crate::postgres::Postgres;
-use crate::results::Results;
+use crate::results::{Results, Start};
 use crate::settings::Settings;
 
 fn main() -> ExitCode {
@@ -55,35 +61,116 @@ fn main() -> ExitCode {
     }
 }
 
+/// Each row with the servers as they are left by those before it: whatever waits in a log is gone, as it would be read again.
 fn measure() -> Result<(), BenchError> {
     let bench = Bench::new(Settings::from_environment()?)?;
-    let mut results = Results::default();
     let server = Postgres::from_environment()?;
+    let mysqls = [
+        Mysql::from_environment(Flavor::Mysql)?,
+        Mysql::from_environment(Flavor::Mariadb)?,
+    ];
+    let mut results = Results {
+        machine: machine::describe(&bench, &server, &mysqls)?,
+        binary_bytes: bench.tailpost.size()?,
+        ..Results::default()
+    };
+    postgres_messages(&bench, &mut results, &server)?;
+    backlogs_postgres::of_shapes(&bench, &mut results, &server)?;
+    for server in &mysqls {
+        backlogs_mysql::of(&bench, &mut results, server)?;
+    }
+    latencies(&bench, &mut results, &server, &mysqls)?;
+    growth::of_rows(&bench, &mut results, &server)?;
+    results.judge_memory();
+    report::write(&results, &bench.settings.results)
+}
+
+/// The rows over messages of 270 B, 100 a transaction: one backlog, as long as the longest that is asked for, with a slot where
+/// each of them begins.
+fn postgres_messages(bench: &Bench, results: &mut Results, server: &Postgres) -> Result<(), BenchError> {
+    let mut sizes = growth::backlogs(bench);
     if bench
         .settings
         .wants_any(&["postgres-tcp", "postgres-socket", "exactly-once"])
     {
-        let total = bench.settings.events(500_000);
-        let backlog = RefCell::new(server.backlog(&bench.unique_name())?);
-        backlog.borrow_mut().slot("all")?;
-        backlog.borrow_mut().fill(0..total, 100, PAD)?;
-        let waiting = Waiting {
-            backlog: &backlog,
-            slot: "all".to_owned(),
-            expected: Expected {
-                numbers: 0..total,
-                payload: Payload {
-                    pad: PAD,
-                    spacing: Spacing::Written,
-                },
+        sizes.push(backlogs_postgres::EVENTS);
+    }
+    if sizes.is_empty() && !bench.settings.wants("start") {
+        return Ok(());
+    }
+    sizes.push(1);
+    sizes.sort_unstable_by(|one, other| other.cmp(one));
+    sizes.dedup();
+    let total = bench.settings.events(sizes[0]);
+    let mut filling = server.backlog(&bench.unique_name())?;
+    let mut filled = 0;
+    for size in sizes {
+        let begin = total - bench.settings.events(size);
+        filling.fill(filled..begin, 100, PAD)?;
+        filling.slot(&format!("e{size}"))?;
+        filled = begin;
+    }
+    filling.fill(filled..total, 100, PAD)?;
+    let backlog = RefCell::new(filling);
+    let waiting = |size: u64| Waiting {
+        backlog: &backlog,
+        slot: format!("e{size}"),
+        expected: Expected {
+            numbers: total - bench.settings.events(size)..total,
+            payload: Payload {
+                pad: PAD,
+                spacing: Spacing::Written,
             },
+            keyed: true,
+        },
+    };
+    backlogs_postgres::of_batches(bench, results, &waiting(backlogs_postgres::EVENTS))?;
+    if bench.settings.wants("start") {
+        let seconds = waiting(1).first_event(bench)?;
+        results.start.push(Start {
+            title: "PostgreSQL".to_owned(),
+            seconds,
+        });
+    }
+    if bench.settings.wants("growth-backlog") {
+        growth::of_backlogs(bench, results, waiting)?;
+    }
+    if bench.settings.wants("growth-pipelines") {
+        growth::of_pipelines(bench, results, waiting)?;
+    }
+    Ok(())
+}
+
+fn latencies(bench: &Bench, results: &mut Results, server: &Postgres, mysqls: &[Mysql]) -> Result<(), BenchError> {
+    let payload = |spacing| Payload { pad: PAD, spacing };
+    if bench.settings.wants("latency-postgres") {
+        let name = bench.unique_name();
+        let mut backlog = server.backlog(&name)?;
+        backlog.slot("all")?;
+        let slot = backlog.twin("all", "one")?;
+        let subject = latency::Subject {
+            row: "latency-postgres",
+            database: "PostgreSQL",
+            pipeline: backlogs_postgres::pipeline(&name, &backlog.dsn(postgres::Way::Tcp), &slot, &name),
+            payload: payload(Spacing::Written),
+            commit: &mut backlog.committer(PAD)?,
         };
-        backlogs_postgres::of_batches(&bench, &mut results, &waiting)?;
+        latency::measure(bench, results, subject)?;
     }
-    backlogs_postgres::of_shapes(&bench, &mut results, &server)?;
-    for flavor in [Flavor::Mysql, Flavor::Mariadb] {
-        backlogs_mysql::of(&bench, &mut results, &Mysql::from_environment(flavor)?)?;
+    for server in mysqls {
+        let row = format!("latency-{}", server.flavor.name());
+        if bench.settings.wants(&row) {
+            let name = bench.unique_name();
+            let mut backlog = server.backlog(&name)?;
+            let subject = latency::Subject {
+                row: &row,
+                database: server.flavor.title(),
+                pipeline: backlogs_mysql::pipeline(&name, backlog.source(), &name),
+                payload: payload(server.flavor.spacing()),
+                commit: &mut backlog.committer(PAD)?,
+            };
+            latency::measure(bench, results, subject)?;
+        }
     }
-    println!("{}", serde_json::to_string_pretty(&results)?);
     Ok(())
 }

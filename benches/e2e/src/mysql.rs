@@ -153,6 +153,21 @@ impl Backlog<'_> {
         ))
     }
 
+    /// A statement that commits rows one by one or many at a time: see [`crate::latency`].
+    pub fn committer(&mut self, pad: usize) -> Result<impl FnMut(u64, u64) -> Result<(), BenchError>, BenchError> {
+        let mut conn = self.mysql.conn(&self.name)?;
+        let statement = format!(
+            r#"INSERT INTO outbox SELECT ? + n, 'Order', (? + n) * 37 % 1000, 'Placed',
+               CONCAT('{{"n":', ? + n, ',"pad":"{}"}}') FROM hundred WHERE n < ? ORDER BY n"#,
+            "x".repeat(pad)
+        );
+        let statement = conn.prep(statement).tried("prepare an insert")?;
+        Ok(move |first: u64, past: u64| {
+            conn.exec_drop(&statement, (first, first, first, past - first))
+                .tried("insert rows")
+        })
+    }
+
     /// What the binlog has up to now, as the connector's `start` has it.
     pub fn gtids(&mut self) -> Result<String, BenchError> {
         let statement = match self.mysql.flavor {

@@ -1,11 +1,14 @@
 //! PostgreSQL's side: backlogs in a database's log, slots at their beginnings, and the yardstick.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use postgres::types::ToSql;
 use postgres::{Client, NoTls};
 
 use crate::error::{BenchError, Tried};
+use crate::pipeline::Pipeline;
 use crate::process::{Usage, run};
 use crate::servers::{Address, programs, variable};
 
@@ -60,6 +63,7 @@ impl Postgres {
             postgres: self,
             client: self.client(name)?,
             name: name.to_owned(),
+            columns: 0,
         };
         backlog.execute(FILL)?;
         backlog.execute(&format!("CREATE PUBLICATION {PUBLICATION} WITH (publish = 'insert')"))?;
@@ -88,6 +92,22 @@ pub struct Backlog<'a> {
     postgres: &'a Postgres,
     client: Client,
     name: String,
+    /// Of its table, if it has one.
+    columns: usize,
+}
+
+/// Of a table's columns.
+fn names(count: u64) -> impl Iterator<Item = String> {
+    let own = ["payload", "id", "aggregate_type", "aggregate_id", "event_type"]
+        .into_iter()
+        .map(str::to_owned);
+    let more = (0..count).map(|at| format!("c{at}"));
+    own.chain(more).take(usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+/// PostgreSQL has no unsigned numbers; no backlog comes near the difference.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 impl Backlog<'_> {
@@ -98,7 +118,7 @@ impl Backlog<'_> {
     }
 
     /// Appends these events, as messages.
-    pub fn fill(&mut self, numbers: std::ops::Range<u64>, batch: u64, pad: usize) -> Result<(), BenchError> {
+    pub fn fill(&mut self, numbers: Range<u64>, batch: u64, pad: usize) -> Result<(), BenchError> {
         self.execute(&format!(
             "CALL fill({}, {}, {batch}, {pad})",
             numbers.start, numbers.end
@@ -126,6 +146,66 @@ impl Backlog<'_> {
 
     pub fn drop_slot(&mut self, slot: &str) -> Result<(), BenchError> {
         self.execute(&format!("SELECT pg_drop_replication_slot('{slot}')"))
+    }
+
+    /// Those of these pipelines.
+    pub fn drop_slots_of(&mut self, pipelines: &[Pipeline]) -> Result<(), BenchError> {
+        for pipeline in pipelines {
+            self.drop_own_slot(&pipeline.name)?;
+        }
+        Ok(())
+    }
+
+    /// One of [`Self::slot`] or [`Self::twin`], by the name given there.
+    pub fn drop_own_slot(&mut self, name: &str) -> Result<(), BenchError> {
+        self.drop_slot(&self.slot_name(name))
+    }
+
+    /// Makes and publishes a table `outbox` of so many columns: the payload, from the fifth on all of an outbox's own, then more.
+    pub fn outbox_table(&mut self, columns: u64) -> Result<(), BenchError> {
+        let columns: Vec<String> = names(columns).map(|name| format!("{name} text")).collect();
+        self.execute(&format!("CREATE TABLE outbox ({})", columns.join(", ")))?;
+        self.execute(&format!("ALTER PUBLICATION {PUBLICATION} ADD TABLE outbox"))?;
+        self.columns = columns.len();
+        Ok(())
+    }
+
+    /// Appends these events as rows of that table.
+    pub fn fill_table(&mut self, numbers: Range<u64>, batch: u64, pad: usize) -> Result<(), BenchError> {
+        let own = ["n", "'Order'", "n * 37 % 1000", "'Placed'"].into_iter();
+        let values: Vec<&str> = own
+            .chain(std::iter::repeat("'some value'"))
+            .take(self.columns - 1)
+            .collect();
+        let values: String = values.iter().map(|value| format!(", {value}")).collect();
+        let statement = format!(
+            r#"INSERT INTO outbox SELECT '{{"n":' || n || ',"pad":"' || repeat('x', {pad}) || '"}}'{values}
+               FROM generate_series($1::int8, $2::int8 - 1) n"#
+        );
+        let statement = self.client.prepare(&statement).tried("prepare an insert")?;
+        for first in numbers.clone().step_by(usize::try_from(batch).unwrap_or(usize::MAX)) {
+            let past = (first + batch).min(numbers.end);
+            self.client
+                .execute(&statement, &[&signed(first), &signed(past)])
+                .tried("insert rows")?;
+        }
+        Ok(())
+    }
+
+    /// A statement that commits messages one by one or many at a time: see [`crate::latency`].
+    pub fn committer(&mut self, pad: usize) -> Result<impl FnMut(u64, u64) -> Result<(), BenchError>, BenchError> {
+        let mut client = self.postgres.client(&self.name)?;
+        let statement = format!(
+            r#"SELECT pg_logical_emit_message(true, 'outbox', '{{"id":"' || n
+               || '","aggregate_type":"Order","aggregate_id":"' || (n * 37 % 1000)
+               || '","event_type":"Placed","payload":{{"n":' || n || ',"pad":"' || repeat('x', {pad}) || '"}}}}')
+               FROM generate_series($1::int8, $2::int8 - 1) n"#
+        );
+        let statement = client.prepare(&statement).tried("prepare a message")?;
+        Ok(move |first, past| {
+            let numbers: [&(dyn ToSql + Sync); 2] = [&signed(first), &signed(past)];
+            client.execute(&statement, &numbers).map(drop).tried("write a message")
+        })
     }
 
     /// How many readers stream.

@@ -6,6 +6,8 @@ use crate::process::Usage;
 
 /// Microseconds of the process's CPU per event.
 const CPU_TARGET: f64 = 4.5;
+/// While any backlog is drained.
+pub const RSS_TARGET_MB: f64 = 48.0;
 
 /// All of a run.
 #[derive(Debug, Default, Serialize)]
@@ -142,7 +144,22 @@ impl Comparison {
     }
 }
 
+impl LatencySide {
+    /// Over the rounds, in milliseconds.
+    pub fn median(&self, quantile: fn(&Quantiles) -> f64) -> f64 {
+        median(self.rounds.iter().map(quantile))
+    }
+}
+
 impl Size {
+    pub fn new(size: u64, events: u64) -> Self {
+        Self {
+            size,
+            events,
+            runs: Vec::new(),
+        }
+    }
+
     pub fn seconds(&self) -> f64 {
         median(self.runs.iter().map(|run| run.seconds))
     }
@@ -185,6 +202,22 @@ impl Results {
     pub fn judge_cpu(&mut self, comparison: &Comparison) {
         let what = format!("{}: CPU of the process per event", comparison.title);
         self.judge_most(what, comparison.cpu_per_event(), CPU_TARGET, "us");
+    }
+
+    /// The highest peak of all drains.
+    pub fn judge_memory(&mut self) {
+        let drains = self
+            .comparisons
+            .iter()
+            .filter_map(|comparison| comparison.sides.first());
+        if let Some(peak) = drains.map(Side::peak_rss).max() {
+            self.judge_most(
+                "Each of the backlogs: peak RSS".to_owned(),
+                peak as f64 / 1e6,
+                RSS_TARGET_MB,
+                "MB",
+            );
+        }
     }
 
     /// At most so much of something.
