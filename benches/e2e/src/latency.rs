@@ -82,7 +82,7 @@ pub fn measure(bench: &Bench, results: &mut Results, subject: Subject<'_>) -> Re
             row: row.to_owned(),
             title: format!("{database}, {per_second} events/s, {batch} a transaction"),
             per_second,
-            sides: vec![ours, pinged],
+            sides: [ours, pinged],
         });
     }
     running.stop()?;
@@ -98,8 +98,7 @@ pub fn measure(bench: &Bench, results: &mut Results, subject: Subject<'_>) -> Re
         .rev()
         .find(|latency| latency.per_second == 1_000)
     {
-        let above =
-            |quantile: fn(&Quantiles) -> f64| latency.sides[0].median(quantile) - latency.sides[1].median(quantile);
+        let above = |quantile: fn(&Quantiles) -> f64| latency.above(quantile);
         let (p50, p99) = (above(|of| of.p50), above(|of| of.p99));
         let what = format!("{database}, 1,000 events/s");
         results.judge_most(format!("{what}: p50 above the ping's"), p50, P50_TARGET_MS, "ms");

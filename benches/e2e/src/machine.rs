@@ -7,11 +7,14 @@ use crate::bench::Bench;
 use crate::error::BenchError;
 use crate::mysql::Mysql;
 use crate::postgres::Postgres;
+use crate::servers::programs;
 
 /// Names and values, for a table.
 pub fn describe(bench: &Bench, postgres: &Postgres, mysqls: &[Mysql]) -> Result<Vec<(String, String)>, BenchError> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (_, librdkafka) = rdkafka::util::get_rdkafka_version();
+    let jars = programs("kafka")?;
+    let kafka = jars.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut all = vec![
         (
             "processor",
@@ -37,10 +40,7 @@ pub fn describe(bench: &Bench, postgres: &Postgres, mysqls: &[Mysql]) -> Result<
         ),
         ("compiler", said("rustc", &["--version"])),
         ("librdkafka", librdkafka),
-        (
-            "Kafka",
-            std::env::var("KAFKA_VERSION").unwrap_or_else(|_| "as tools/servers.sh has it".to_owned()),
-        ),
+        ("broker", kafka),
         ("PostgreSQL", postgres.version()?),
         ("pairs", bench.settings.pairs.to_string()),
     ];

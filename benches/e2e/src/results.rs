@@ -45,8 +45,8 @@ pub struct Latency {
     pub row: String,
     pub title: String,
     pub per_second: u64,
-    /// tailpost first, then the ping.
-    pub sides: Vec<LatencySide>,
+    /// tailpost, and the ping.
+    pub sides: [LatencySide; 2],
 }
 
 #[derive(Debug, Serialize)]
@@ -141,6 +141,14 @@ impl Comparison {
     pub fn cpu_per_event(&self) -> f64 {
         let cpu = self.sides.first().map(Side::cpu_seconds).unwrap_or_default();
         cpu * 1e6 / self.events as f64
+    }
+}
+
+impl Latency {
+    /// How much longer tailpost takes than the ping, in milliseconds: of each pair of rounds.
+    pub fn above(&self, quantile: fn(&Quantiles) -> f64) -> f64 {
+        let pairs = self.sides[0].rounds.iter().zip(&self.sides[1].rounds);
+        median(pairs.map(|(ours, ping)| quantile(ours) - quantile(ping)))
     }
 }
 
