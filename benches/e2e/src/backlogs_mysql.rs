@@ -81,9 +81,9 @@ fn compare(
     let produce = |name: &str| -> Result<Usage, BenchError> {
         let topic = bench.broker.topic(name)?;
         let usage = producer::run(&bench.broker.address, name, all, &bench.log(name))?;
-        bench.broker.verify(name, all)?;
+        let last = bench.broker.verify(name, all)?;
         drop(topic);
-        Ok(usage)
+        Ok(usage.until(last))
     };
     let ways = vec![
         Way::new("tailpost", drain),

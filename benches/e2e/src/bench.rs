@@ -54,9 +54,10 @@ impl Bench {
         let names = pipelines.iter().map(|pipeline| pipeline.topic.clone()).collect();
         let topics = self.broker.topics(names, partitions)?;
         let usage = self.tailpost.drain(pipelines)?;
+        let mut last = 0;
         for topic in &topics.names {
-            self.broker.verify(topic, all)?;
+            last = self.broker.verify(topic, all)?.max(last);
         }
-        Ok(usage)
+        Ok(usage.until(last))
     }
 }

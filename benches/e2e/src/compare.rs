@@ -48,11 +48,12 @@ pub fn alternate(bench: &Bench, row: Row<'_>, mut ways: Vec<Way<'_>>) -> Result<
         for at in order {
             let usage = (ways[at].run)(&bench.unique_name())?;
             eprintln!(
-                "{}{}: {}: {:.2} s, {:.0}/s, CPU {:.2} us/event, peak {:.1} MB",
+                "{}{}: {}: {:.2} s (exit {:.2}), {:.0}/s, CPU {:.2} us/event, peak {:.1} MB",
                 row.name,
                 if round == 0 { " (warm-up)" } else { "" },
                 sides[at].name,
                 usage.seconds,
+                usage.exit_seconds,
                 row.events as f64 / usage.seconds,
                 usage.cpu_seconds * 1e6 / row.events as f64,
                 usage.peak_rss_bytes as f64 / 1e6

@@ -44,11 +44,14 @@ impl Broker {
         })
     }
 
-    /// Makes topics, which are gone when this is dropped.
+    /// Makes topics, which are gone when this is dropped. The broker notes in each record when it took that.
     pub fn topics(&self, names: Vec<String>, partitions: i32) -> Result<Topics<'_>, BenchError> {
         let new: Vec<NewTopic<'_>> = names
             .iter()
-            .map(|name| NewTopic::new(name, partitions, TopicReplication::Fixed(1)))
+            .map(|name| {
+                NewTopic::new(name, partitions, TopicReplication::Fixed(1))
+                    .set("message.timestamp.type", "LogAppendTime")
+            })
             .collect();
         let options = AdminOptions::new().operation_timeout(Some(ANSWER));
         let made = self
@@ -96,18 +99,21 @@ impl Broker {
         Ok(i32::try_from(count).unwrap_or(i32::MAX))
     }
 
-    /// Reads a topic to its end: each of the events must be there once, whole, and those of a key in order.
+    /// Reads a topic to its end: each of the events must be there once, whole, and those of a key in order. Gives the broker's
+    /// time of the last one, in milliseconds since 1970.
     ///
     /// # Errors
     /// [`BenchError::Wrong`] with the first thing that is not so.
-    pub fn verify(&self, topic: &str, expected: &Expected) -> Result<(), BenchError> {
+    pub fn verify(&self, topic: &str, expected: &Expected) -> Result<i64, BenchError> {
         let consumer = self.consumer(topic)?;
         let mut account = Account::new(topic, expected);
         let mut unread = self.partitions(&consumer, topic)?;
+        let mut last = 0;
         let mut heard = Instant::now();
         while unread > 0 {
             match consumer.poll(Duration::from_millis(200)) {
                 Some(Ok(message)) => {
+                    last = message.timestamp().to_millis().unwrap_or_default().max(last);
                     account.take(message.key().unwrap_or_default(), message.payload().unwrap_or_default())?;
                 }
                 Some(Err(KafkaError::PartitionEOF(_))) => unread -= 1,
@@ -122,7 +128,8 @@ impl Broker {
             }
             heard = Instant::now();
         }
-        account.close()
+        account.close()?;
+        Ok(last)
     }
 }
 

@@ -1,8 +1,9 @@
 //! The end-to-end benchmark: the release binary drains backlogs of real servers to a real broker, each against its yardstick in
 //! the same run. `make bench` runs it; the binary's command line and its files are all that it shares with the product.
 //!
-//! Both sides of a drain are timed from the start of a process to its exit at the log's end of that moment. What a drain
-//! published is read back off the clock and must be whole and in order, or there are no results.
+//! A drain is timed from the start of a process until the broker has its last record; what writes no records, until its exit at
+//! the log's end of that moment. What was published is read back off the clock and must be whole and in order, or there are no
+//! results.
 
 #![allow(unreachable_pub)] // a program: nothing of it is reached from outside
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde::Serialize;
@@ -18,10 +18,16 @@ const SAMPLE: Duration = Duration::from_millis(20);
 /// Longer than anything that is measured takes: what hangs is killed.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// What a process took, from its start.
+/// What a process took.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Usage {
+    /// From its start until its last record was in the topic; of one that publishes nothing, until its exit.
     pub seconds: f64,
+    /// From its start to its exit.
+    pub exit_seconds: f64,
+    /// Of its start, since 1970: a broker's times can be set against it.
+    #[serde(skip)]
+    pub started_ms: i64,
     /// User and system time of all its threads, in the kernel's ticks of 10 ms.
     pub cpu_seconds: f64,
     pub peak_rss_bytes: u64,
@@ -29,9 +35,22 @@ pub struct Usage {
     pub threads: u64,
 }
 
+impl Usage {
+    /// With the broker's time of the last record.
+    pub fn until(self, last_record_ms: i64) -> Self {
+        Self {
+            seconds: (last_record_ms - self.started_ms) as f64 / 1e3,
+            ..self
+        }
+    }
+}
+
 /// Runs it to its end, which must be a success. Its output goes to a file, which an error quotes.
 pub fn run(command: &mut Command, log: &Path) -> Result<Usage, BenchError> {
     let program = command.get_program().to_string_lossy().into_owned();
+    let started_ms = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| now.as_millis());
     let started = Instant::now();
     let mut child = start(command, log)?;
     let pid = pid(&child);
@@ -71,6 +90,8 @@ pub fn run(command: &mut Command, log: &Path) -> Result<Usage, BenchError> {
     }
     Ok(Usage {
         seconds,
+        exit_seconds: seconds,
+        started_ms: i64::try_from(started_ms).unwrap_or(i64::MAX),
         cpu_seconds: cpu_seconds.unwrap_or_default(),
         ..peak
     })

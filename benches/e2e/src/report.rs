@@ -16,9 +16,9 @@ with a figure of another machine or another run.
 
 * **Pairs.** Each side of a comparison runs in turn with the other, every other pair in reverse order; the first pair warms up and does not
   count. Tables show medians; a ratio is the median of the pairs' ratios, with the lowest and the highest.
-* **Drains.** The backlog waits in the log before anything starts. A drain is timed from the start of a process to its exit, so that start and
-  stop are in it, on both sides: `tailpost run --once`, which ends when all up to the log's end is acked and saved;
-  `pg_recvlogical --endpos`; a producer that ends when all is acked. Each PostgreSQL drain has a copy of one slot; each MySQL drain starts at
+* **Drains.** The backlog waits in the log before anything starts. A drain is timed from the start of a process, with all that it does before
+  the first event, until the broker has taken its last record, by the broker's own time (`LogAppendTime`); what writes no records, until its
+  exit. `tailpost run --once` goes on to the log's end, saves its position and closes its clients: that is the column `exit`. Each PostgreSQL drain has a copy of one slot; each MySQL drain starts at
   one GTID position; each has a topic of its own with 6 partitions.
 * **Yardsticks.** `pg_recvlogical -f /dev/null` decodes and writes nothing, on the same way in, without TLS as tailpost. The bare producer is
   librdkafka by the same wrapper, in a process of its own, idempotent with `acks=all`: it makes the same records (key, four headers, value) on
@@ -150,12 +150,13 @@ fn comparisons(comparisons: &[Comparison]) -> String {
     )
 }
 
-fn cells(comparison: &Comparison, side: &Side, title: String) -> [String; 8] {
+fn cells(comparison: &Comparison, side: &Side, title: String) -> [String; 9] {
     let (events, seconds) = (comparison.events as f64, side.seconds());
     [
         title,
         side.name.clone(),
         format!("{seconds:.2}"),
+        format!("{:.2}", side.exit_seconds()),
         thousands((events / seconds) as u64),
         format!("{:.0}", events * comparison.payload_bytes as f64 / seconds / 1e6),
         format!("{:.2}", side.cpu_seconds() * 1e6 / events),

@@ -113,6 +113,10 @@ impl Side {
         median(self.runs.iter().map(|run| run.seconds))
     }
 
+    pub fn exit_seconds(&self) -> f64 {
+        median(self.runs.iter().map(|run| run.exit_seconds))
+    }
+
     pub fn cpu_seconds(&self) -> f64 {
         median(self.runs.iter().map(|run| run.cpu_seconds))
     }
