@@ -27,6 +27,7 @@ check: ## format, lints, unit tests, licences: no servers
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
 	cargo test --lib --bins $(LOCKED)
+	cargo test --package tailpost-bench $(LOCKED)
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
 	else echo 'cargo-deny is not installed: licences and sources are not checked'; fi
 

@@ -63,3 +63,22 @@ pub fn number(payload: &[u8]) -> Option<u64> {
     let end = digits.iter().position(|byte| !byte.is_ascii_digit())?;
     std::str::from_utf8(&digits[..end]).ok()?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_gives_its_number_back_as_each_database_prints_it() {
+        for spacing in [Spacing::Written, Spacing::Mysql] {
+            let mut buffer = b"the one before".to_vec();
+            Payload { pad: 2, spacing }.write(1234, &mut buffer);
+            assert_eq!(number(&buffer), Some(1234), "{spacing:?}");
+        }
+        let mut buffer = Vec::new();
+        let spacing = Spacing::Mysql;
+        Payload { pad: 2, spacing }.write(7, &mut buffer);
+        assert_eq!(buffer, br#"{"n": 7, "pad": "xx"}"#);
+        assert_eq!(number(b"{}"), None);
+    }
+}

@@ -226,3 +226,72 @@ impl<'a> Account<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Payload, Spacing};
+
+    /// What an account says to these events' records.
+    fn account(numbers: &[u64]) -> Result<(), BenchError> {
+        account_of(numbers.iter().map(|number| (*number, key(*number).to_string(), 3)))
+    }
+
+    fn account_of(records: impl Iterator<Item = (u64, String, usize)>) -> Result<(), BenchError> {
+        let payload = |pad| Payload {
+            pad,
+            spacing: Spacing::Written,
+        };
+        // 5 and 1005 have one key.
+        let expected = Expected {
+            numbers: 5..1006,
+            payload: payload(3),
+            keyed: true,
+        };
+        let mut account = Account::new("topic", &expected);
+        for (number, key, pad) in records {
+            let mut value = Vec::new();
+            payload(pad).write(number, &mut value);
+            account.take(key.as_bytes(), &value)?;
+        }
+        account.close()
+    }
+
+    #[test]
+    fn an_account_passes_all_events_in_the_order_of_their_keys() {
+        let all: Vec<u64> = (5..1006).collect();
+        account(&all).expect("all of them in order");
+        let mut keys_swapped = all.clone();
+        keys_swapped.swap(1, 2);
+        account(&keys_swapped).expect("of two keys neither is first");
+    }
+
+    #[test]
+    fn an_account_refuses_what_is_lost_doubled_out_of_order_or_of_another_backlog() {
+        let all: Vec<u64> = (5..1006).collect();
+        let refused = |numbers: &[u64]| {
+            account(numbers)
+                .expect_err("not all of them, each once and in order")
+                .to_string()
+        };
+        assert!(refused(&all[1..]).contains("1000 events"));
+        let doubled = [&all[..1], &all[..]].concat();
+        assert!(refused(&doubled).contains("event 5 after 5"));
+        let mut swapped = all.clone();
+        swapped.swap(0, 1000);
+        assert!(refused(&swapped).contains("event 5 after 1005"));
+        assert!(refused(&[4]).contains("no event"));
+    }
+
+    #[test]
+    fn an_account_refuses_another_key_and_another_payload() {
+        let refused = |key: u64, pad| {
+            let record = (5, key.to_string(), pad);
+            account_of(std::iter::once(record))
+                .expect_err("one changed record")
+                .to_string()
+        };
+        assert!(refused(key(6), 3).contains("another key"));
+        assert!(refused(key(5), 4).contains("changed"));
+    }
+}

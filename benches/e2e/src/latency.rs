@@ -211,3 +211,16 @@ fn quantiles(mut times: Vec<f64>) -> Quantiles {
         p999: at(0.999),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantile_is_the_nearest_rank() {
+        let of = quantiles((1..=1000).rev().map(f64::from).collect());
+        assert_eq!((of.p50, of.p99, of.p999), (500.0, 990.0, 999.0));
+        let of = quantiles(vec![7.0]);
+        assert_eq!((of.p50, of.p999), (7.0, 7.0));
+    }
+}

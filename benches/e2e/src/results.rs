@@ -242,3 +242,41 @@ impl Results {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_one_or_between_the_middle_two() {
+        assert_eq!(median([3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median([4.0, 1.0, 3.0, 2.0]), 2.5);
+        assert_eq!(median([]), 0.0);
+    }
+
+    #[test]
+    fn a_ratio_is_of_pairs_and_above_one_where_tailpost_is_faster() {
+        let side = |name: &str, seconds: [f64; 3]| Side {
+            name: name.to_owned(),
+            runs: seconds
+                .map(|seconds| Usage {
+                    seconds,
+                    ..Usage::default()
+                })
+                .to_vec(),
+        };
+        let comparison = Comparison {
+            row: "row".to_owned(),
+            title: "a row".to_owned(),
+            events: 1,
+            payload_bytes: 1,
+            sides: vec![side("tailpost", [1.0, 10.0, 2.0]), side("other", [2.0, 20.0, 3.0])],
+        };
+        assert_eq!(comparison.ratios(1), [2.0, 2.0, 1.5]);
+        let mut results = Results::default();
+        results.judge_ratio(&comparison, 2.0);
+        assert!(results.verdicts[0].met);
+        results.judge_ratio(&comparison, 2.1);
+        assert!(!results.verdicts[1].met);
+    }
+}
