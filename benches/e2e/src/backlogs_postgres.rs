@@ -10,6 +10,7 @@ use crate::kafka::PARTITIONS;
 use crate::pipeline::{Delivery, Pipeline};
 use crate::postgres::{self, Backlog, PUBLICATION, Postgres};
 use crate::results::{Comparison, Results};
+use crate::settings::Settings;
 use crate::start;
 
 /// Of the throughput of `pg_recvlogical`.
@@ -31,6 +32,53 @@ pub fn pipeline(name: &str, dsn: &str, slot: &str, topic: &str) -> Pipeline {
         topic: topic.to_owned(),
         processor: String::new(),
         delivery: Delivery::AtLeastOnce,
+    }
+}
+
+/// Messages of one size, 100 a transaction, as many as the longest backlog has: each of the others is a slot that begins later.
+pub struct Layers<'a> {
+    backlog: RefCell<Backlog<'a>>,
+    total: u64,
+    settings: Settings,
+}
+
+impl<'a> Layers<'a> {
+    /// Backlogs of these sizes, and one of a single event.
+    pub fn fill(bench: &Bench, server: &'a Postgres, mut sizes: Vec<u64>) -> Result<Self, BenchError> {
+        sizes.push(1);
+        sizes.sort_unstable_by(|one, other| other.cmp(one));
+        sizes.dedup();
+        let total = bench.settings.events(sizes[0]);
+        let mut backlog = server.backlog(&bench.unique_name())?;
+        let mut filled = 0;
+        for size in sizes {
+            let begin = total - bench.settings.events(size);
+            backlog.fill(filled..begin, 100, PAD)?;
+            backlog.slot(&format!("e{size}"))?;
+            filled = begin;
+        }
+        backlog.fill(filled..total, 100, PAD)?;
+        Ok(Self {
+            backlog: RefCell::new(backlog),
+            total,
+            settings: bench.settings.clone(),
+        })
+    }
+
+    /// The backlog of this size.
+    pub fn waiting(&self, size: u64) -> Waiting<'_, 'a> {
+        Waiting {
+            backlog: &self.backlog,
+            slot: format!("e{size}"),
+            expected: Expected {
+                numbers: self.total - self.settings.events(size)..self.total,
+                payload: Payload {
+                    pad: PAD,
+                    spacing: Spacing::Written,
+                },
+                keyed: true,
+            },
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use crate::results::{Latency, LatencySide, Quantiles, Results};
 
 /// Between two transactions.
 const TICK: Duration = Duration::from_millis(1);
-const ROUND: Duration = Duration::from_secs(5);
+const ROUND: Duration = Duration::from_secs(3);
 const QUICK_ROUND: Duration = Duration::from_millis(500);
 /// For the last events of a round to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -29,13 +29,12 @@ mod servers;
 mod settings;
 mod start;
 
-use std::cell::RefCell;
 use std::process::ExitCode;
 
-use crate::backlogs_postgres::{PAD, Waiting};
+use crate::backlogs_postgres::{Layers, PAD};
 use crate::bench::Bench;
 use crate::error::BenchError;
-use crate::event::{Expected, Payload, Spacing};
+use crate::event::{Payload, Spacing};
 use crate::mysql::{Flavor, Mysql};
 use crate::postgres::Postgres;
 use crate::results::{Results, Start};
@@ -62,7 +61,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Each row with the servers as they are left by those before it: whatever waits in a log is gone, as it would be read again.
+/// Each group of rows with the servers as those before it left them: what waited in a log is gone, as it would be read again.
+/// The page is written anew behind each, so that a run that is broken off leaves what it had.
 fn measure() -> Result<(), BenchError> {
     let bench = Bench::new(Settings::from_environment()?)?;
     let server = Postgres::from_environment()?;
@@ -75,69 +75,55 @@ fn measure() -> Result<(), BenchError> {
         binary_bytes: bench.tailpost.size()?,
         ..Results::default()
     };
-    postgres_messages(&bench, &mut results, &server)?;
-    backlogs_postgres::of_shapes(&bench, &mut results, &server)?;
+    let so_far = |results: &Results| report::write(results, &bench.settings.results);
+    messages(&bench, &mut results, &server)?;
+    so_far(&results)?;
     for server in &mysqls {
         backlogs_mysql::of(&bench, &mut results, server)?;
+        so_far(&results)?;
     }
     latencies(&bench, &mut results, &server, &mysqls)?;
+    so_far(&results)?;
+    backlogs_postgres::of_shapes(&bench, &mut results, &server)?;
+    so_far(&results)?;
+    growing_messages(&bench, &mut results, &server)?;
+    so_far(&results)?;
     growth::of_rows(&bench, &mut results, &server)?;
     results.judge_memory();
-    report::write(&results, &bench.settings.results)
+    results.complete = true;
+    so_far(&results)
 }
 
-/// The rows over messages of 270 B, 100 a transaction: one backlog, as long as the longest that is asked for, with a slot where
-/// each of them begins.
-fn postgres_messages(bench: &Bench, results: &mut Results, server: &Postgres) -> Result<(), BenchError> {
-    let mut sizes = growth::backlogs(bench);
-    if bench
-        .settings
-        .wants_any(&["postgres-tcp", "postgres-socket", "exactly-once"])
-    {
-        sizes.push(backlogs_postgres::EVENTS);
-    }
-    if sizes.is_empty() && !bench.settings.wants("start") {
+/// Messages of 270 B in PostgreSQL's log, 100 a transaction.
+fn messages(bench: &Bench, results: &mut Results, server: &Postgres) -> Result<(), BenchError> {
+    let rows = ["postgres-tcp", "postgres-socket", "exactly-once", "start"];
+    if !bench.settings.wants_any(&rows) {
         return Ok(());
     }
-    sizes.push(1);
-    sizes.sort_unstable_by(|one, other| other.cmp(one));
-    sizes.dedup();
-    let total = bench.settings.events(sizes[0]);
-    let mut filling = server.backlog(&bench.unique_name())?;
-    let mut filled = 0;
-    for size in sizes {
-        let begin = total - bench.settings.events(size);
-        filling.fill(filled..begin, 100, PAD)?;
-        filling.slot(&format!("e{size}"))?;
-        filled = begin;
-    }
-    filling.fill(filled..total, 100, PAD)?;
-    let backlog = RefCell::new(filling);
-    let waiting = |size: u64| Waiting {
-        backlog: &backlog,
-        slot: format!("e{size}"),
-        expected: Expected {
-            numbers: total - bench.settings.events(size)..total,
-            payload: Payload {
-                pad: PAD,
-                spacing: Spacing::Written,
-            },
-            keyed: true,
-        },
-    };
-    backlogs_postgres::of_batches(bench, results, &waiting(backlogs_postgres::EVENTS))?;
+    let layers = Layers::fill(bench, server, vec![backlogs_postgres::EVENTS])?;
+    backlogs_postgres::of_batches(bench, results, &layers.waiting(backlogs_postgres::EVENTS))?;
     if bench.settings.wants("start") {
-        let seconds = waiting(1).first_event(bench)?;
+        let seconds = layers.waiting(1).first_event(bench)?;
         results.start.push(Start {
             title: "PostgreSQL".to_owned(),
             seconds,
         });
     }
+    Ok(())
+}
+
+/// The same in growing numbers.
+fn growing_messages(bench: &Bench, results: &mut Results, server: &Postgres) -> Result<(), BenchError> {
+    let sizes = growth::backlogs(bench);
+    if sizes.is_empty() {
+        return Ok(());
+    }
+    let layers = Layers::fill(bench, server, sizes)?;
     if bench.settings.wants("growth-backlog") {
-        growth::of_backlogs(bench, results, waiting)?;
+        growth::of_backlogs(bench, results, |size| layers.waiting(size))?;
     }
     if bench.settings.wants("growth-pipelines") {
-        growth::of_pipelines(bench, results, waiting)?;
+        growth::of_pipelines(bench, results, |size| layers.waiting(size))?;
     }
     Ok(())
 }

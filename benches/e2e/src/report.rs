@@ -29,7 +29,7 @@ with a figure of another machine or another run.
   `VmHWM`, the most threads seen. CPU is a median, the peak is the highest of all runs.
 * **Latency.** Events are written when they are due, whether earlier ones have arrived or not: a transaction each millisecond, which has ten
   events at 10,000/s. The clock runs from the answer to COMMIT until a consumer on the same machine has the record. The ping is a bare
-  producer's record without linger, from before it is given to the client. Rounds of 5 s, in turn.
+  producer's record without linger, from before it is given to the client. Rounds of 3 s, in turn.
 * **The servers** have small caches and no `fsync` (they are those of the tests); the broker has the full JIT and 1 GB of heap. Server, broker,
   consumer and tailpost share the machine's cores.
 ";
@@ -85,6 +85,9 @@ fn page(results: &Results) -> String {
     let mut page = String::from(
         "# Performance\n\nMade by `make bench`; the same in figures: [performance.json](performance.json). Each figure is of this one machine and run.\n\n",
     );
+    if !results.complete {
+        page.push_str("**The run was broken off: rows are missing.**\n\n");
+    }
     let mut section = |title: &str, body: &str| {
         if !body.is_empty() {
             let _ = write!(page, "## {title}\n\n{body}\n");

@@ -12,6 +12,8 @@ pub const RSS_TARGET_MB: f64 = 48.0;
 /// All of a run.
 #[derive(Debug, Default, Serialize)]
 pub struct Results {
+    /// Whether all rows that were asked for are there.
+    pub complete: bool,
     pub machine: Vec<(String, String)>,
     pub comparisons: Vec<Comparison>,
     pub latencies: Vec<Latency>,
