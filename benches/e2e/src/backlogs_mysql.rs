@@ -72,7 +72,7 @@ fn compare(
         name: row,
         title,
         events: all.count(),
-        payload_bytes: all.payload.pad as u64,
+        payload_bytes: all.payload.size(&all.numbers),
     };
     let drain = |name: &str| {
         let pipeline = pipeline(name, backlog.source(), name);

@@ -129,7 +129,7 @@ impl Waiting<'_, '_> {
             name: row,
             title,
             events: self.expected.count(),
-            payload_bytes: self.expected.payload.pad as u64,
+            payload_bytes: self.expected.payload.size(&self.expected.numbers),
         };
         let ways = vec![
             Way::new("tailpost", |name| self.drain(bench, name, way, Delivery::AtLeastOnce)),
@@ -156,7 +156,7 @@ impl Waiting<'_, '_> {
             name: "exactly-once",
             title: "PostgreSQL, exactly once",
             events: self.expected.count(),
-            payload_bytes: self.expected.payload.pad as u64,
+            payload_bytes: self.expected.payload.size(&self.expected.numbers),
         };
         let way = |delivery| move |name: &str| self.drain(bench, name, postgres::Way::Tcp, delivery);
         let ways = vec![

@@ -29,6 +29,13 @@ pub struct Payload {
 }
 
 impl Payload {
+    /// Of most of a backlog's events, in bytes.
+    pub fn size(self, numbers: &Range<u64>) -> u64 {
+        let mut buffer = Vec::new();
+        self.write(numbers.end.saturating_sub(1), &mut buffer);
+        buffer.len() as u64
+    }
+
     /// Writes the event's payload over what the buffer had.
     pub fn write(self, number: u64, buffer: &mut Vec<u8>) {
         let blank = match self.spacing {
