@@ -56,8 +56,13 @@ impl Bench {
         let usage = self.tailpost.drain(pipelines)?;
         let mut last = 0;
         for topic in &topics.names {
-            last = self.broker.verify(topic, all)?.max(last);
+            let verified = self.broker.verify(topic, all);
+            if verified.is_err() {
+                eprintln!("the log of the run that is wrong:\n{}", self.tailpost.log(pipelines));
+            }
+            last = verified?.max(last);
         }
+        self.tailpost.clear(pipelines)?;
         Ok(usage.until(last))
     }
 }

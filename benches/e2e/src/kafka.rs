@@ -1,6 +1,5 @@
 //! Kafka's side: topics, and the account of what is in them.
 
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
@@ -155,7 +154,8 @@ struct Account<'a> {
     seen: u64,
     /// Per key, what its next number must be at least: numbers are unique, so in order each can be there once only.
     next: Vec<u64>,
-    without_key: HashSet<u64>,
+    /// Which numbers were seen, from the first on.
+    there: Vec<bool>,
     /// The payload as it should be.
     whole: Vec<u8>,
 }
@@ -167,7 +167,7 @@ impl<'a> Account<'a> {
             expected,
             seen: 0,
             next: vec![expected.numbers.start; KEYS as usize],
-            without_key: HashSet::new(),
+            there: vec![false; expected.count() as usize],
             whole: Vec::new(),
         }
     }
@@ -196,7 +196,7 @@ impl<'a> Account<'a> {
             ));
         }
         *next = number + 1;
-        self.seen += 1;
+        self.note(number);
         Ok(())
     }
 
@@ -204,18 +204,35 @@ impl<'a> Account<'a> {
         if !key.is_empty() {
             return Err(self.wrong(&format!("event {number} with a key"), "none"));
         }
-        if !self.without_key.insert(number) {
+        if self.there[self.place(number)] {
             return Err(self.wrong(&format!("event {number} twice"), "each once"));
         }
-        self.seen += 1;
+        self.note(number);
         Ok(())
+    }
+
+    fn note(&mut self, number: u64) {
+        let place = self.place(number);
+        self.there[place] = true;
+        self.seen += 1;
+    }
+
+    fn place(&self, number: u64) -> usize {
+        (number - self.expected.numbers.start) as usize
     }
 
     fn close(self) -> Result<(), BenchError> {
         if self.seen == self.expected.count() {
             return Ok(());
         }
-        Err(self.wrong(&format!("{} events", self.seen), &self.expected.count().to_string()))
+        let start = self.expected.numbers.start;
+        let missing = (start..)
+            .zip(&self.there)
+            .filter(|(_, there)| !**there)
+            .map(|(number, _)| number);
+        let first: Vec<u64> = missing.take(10).collect();
+        let found = format!("{} events, the first missing are {first:?}", self.seen);
+        Err(self.wrong(&found, &self.expected.count().to_string()))
     }
 
     fn wrong(&self, found: &str, expected: &str) -> BenchError {

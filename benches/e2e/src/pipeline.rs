@@ -59,9 +59,22 @@ impl Tailpost {
     /// Runs pipelines in one process from nothing to the log's end: from the start of the process to its exit.
     pub fn drain(&self, pipelines: &[Pipeline]) -> Result<Usage, BenchError> {
         let run = self.prepare(pipelines)?;
-        let usage = process::run(&mut self.command(&run, &["--once"]), &run.join("log"))?;
-        fs::remove_dir_all(&run).tried("remove a run's folder")?;
-        Ok(usage)
+        process::run(&mut self.command(&run, &["--once"]), &run.join("log"))
+    }
+
+    /// What the run of these pipelines said.
+    pub fn log(&self, pipelines: &[Pipeline]) -> String {
+        fs::read_to_string(self.run_folder(pipelines).join("log")).unwrap_or_default()
+    }
+
+    /// Removes all that the run of these pipelines left.
+    pub fn clear(&self, pipelines: &[Pipeline]) -> Result<(), BenchError> {
+        fs::remove_dir_all(self.run_folder(pipelines)).tried("remove a run's folder")
+    }
+
+    fn run_folder(&self, pipelines: &[Pipeline]) -> PathBuf {
+        let name = pipelines.first().map_or("none", |pipeline| &pipeline.name);
+        self.folder.join(name)
     }
 
     /// Runs pipelines in one process until that is stopped.
@@ -85,8 +98,7 @@ impl Tailpost {
 
     /// A folder of a run with its files in `pipelines`.
     fn prepare(&self, pipelines: &[Pipeline]) -> Result<PathBuf, BenchError> {
-        let name = pipelines.first().map_or("none", |pipeline| &pipeline.name);
-        let run = self.folder.join(name);
+        let run = self.run_folder(pipelines);
         let files = run.join("pipelines");
         fs::create_dir_all(&files).tried(format!("make {}", files.display()))?;
         for pipeline in pipelines {
