@@ -127,8 +127,24 @@ impl Broker {
             }
             heard = Instant::now();
         }
-        account.close()?;
+        if let Err(error) = account.close() {
+            // Tells what was never written from what was not read. The ends of transactions take offsets too.
+            eprintln!("{topic} has the offsets {}", self.offsets(&consumer, topic)?);
+            return Err(error);
+        }
         Ok(last)
+    }
+
+    /// From which to which offset each partition of a topic goes.
+    fn offsets(&self, consumer: &BaseConsumer, topic: &str) -> Result<String, BenchError> {
+        let mut ranges = Vec::new();
+        for partition in 0..self.partitions(consumer, topic)? {
+            let (low, high) = consumer
+                .fetch_watermarks(topic, partition, ANSWER)
+                .tried("ask for offsets")?;
+            ranges.push(format!("{low}..{high}"));
+        }
+        Ok(ranges.join(", "))
     }
 }
 
