@@ -272,7 +272,10 @@ impl World {
         let code = instance.relay.wait_exit(DEADLINE);
         // The last position may find no room, and then it says so.
         if code != 0 && instance.relay.count_log(NO_SPACE) == 0 {
-            self.violation(format!("SIGTERM was answered by exit code {code}"));
+            let log = instance.relay.log();
+            let end = log.lines().rev().take(10).collect::<Vec<_>>();
+            let end: String = end.into_iter().rev().map(|line| format!("\n{line}")).collect();
+            self.violation(format!("SIGTERM was answered by exit code {code}:{end}"));
         }
         self.rewind(&instance);
         instance.relay.start();
