@@ -12,6 +12,10 @@ ifneq ($(TOOLCHAIN),)
 export RUSTUP_TOOLCHAIN := $(TOOLCHAIN)
 endif
 
+# The whole workspace, whichever tests are wanted of it: for a part of it features can be others, and librdkafka would be compiled
+# once more.
+TEST := cargo test --workspace $(LOCKED)
+
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
@@ -26,8 +30,7 @@ check: ## format, lints, unit tests, licences: no servers
 	@tools/setup.sh rust build
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
-	cargo test --lib --bins $(LOCKED)
-	cargo test --package tailpost-bench $(LOCKED)
+	$(TEST) --lib --bins
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
 	else echo 'cargo-deny is not installed: licences and sources are not checked'; fi
 
@@ -41,7 +44,7 @@ TEST_THREADS ?= 3
 # The demo runs what the tests ran. A build by itself would be another one: what tests depend on turns on features, of the
 # crate itself (failpoints) and of others.
 servers-test:
-	cargo test --test main $(LOCKED) -- --test-threads $(TEST_THREADS)
+	$(TEST) --test main -- --test-threads $(TEST_THREADS)
 	@set -e; target=$$(cargo metadata --format-version 1 --no-deps $(LOCKED) | sed 's/.*"target_directory":"\([^"]*\)".*/\1/'); \
 	for db in postgres mysql; do $(MAKE) --no-print-directory demo DB=$$db TAILPOST="$$target/debug/tailpost"; done
 
@@ -51,7 +54,7 @@ FROM ?= 0
 simulate: ## SEEDS runs of a simulated pipeline from seed FROM on, with every kind of fault
 	@tools/setup.sh rust build
 	TAILPOST_SIM_SEEDS=$(SEEDS) TAILPOST_SIM_FROM=$(FROM) TAILPOST_SIM_THREADS=$$(nproc) \
-	  cargo test --profile simulate --lib $(LOCKED) -- simulation::seeds --nocapture
+	  $(TEST) --profile simulate --lib -- simulation::seeds --nocapture
 
 # What depends on the server most: the example, ways in, slots that are lost, shutdowns and crashes, places inside
 # transactions. Not part of `test`.
@@ -66,11 +69,11 @@ test-versions: ## a part of the tests over every PostgreSQL, MySQL and MariaDB t
 versions-test:
 	set -e; for version in $(VERSIONS); do echo "--- $$version"; tools/servers.sh bin $$version; \
 	case $$version in \
-	pg*) TAILPOST_TEST_PG_KIND=$$version cargo test --test main $(LOCKED) -- $(OF_EACH_PG);; \
+	pg*) TAILPOST_TEST_PG_KIND=$$version $(TEST) --test main -- $(OF_EACH_PG);; \
 	mysql*) TAILPOST_TEST_MYSQL_KIND=$$version env -u TAILPOST_TEST_MYSQL_URL tools/servers.sh with $$version -- \
-	  cargo test --test main $(LOCKED) -- $(OF_EACH_MYSQL) --skip ::mariadb;; \
+	  $(TEST) --test main -- $(OF_EACH_MYSQL) --skip ::mariadb;; \
 	mariadb*) TAILPOST_TEST_MARIADB_KIND=$$version env -u TAILPOST_TEST_MARIADB_URL tools/servers.sh with $$version -- \
-	  cargo test --test main $(LOCKED) -- $(OF_EACH_MYSQL) --skip ::mysql;; \
+	  $(TEST) --test main -- $(OF_EACH_MYSQL) --skip ::mysql;; \
 	esac; done
 
 # The development profile: the demo measures nothing.
@@ -102,7 +105,7 @@ RUN ?=
 
 chaos: ## faults at random moments over real servers, and the count: SEED=n MINUTES=m
 	TAILPOST_CHAOS_SEED=$(SEED) TAILPOST_CHAOS_MINUTES=$(MINUTES) \
-	cargo test --test main $(LOCKED) -- --nocapture --test-threads 1 --include-ignored chaos::$(RUN)
+	$(TEST) --test main -- --nocapture --test-threads 1 --include-ignored chaos::$(RUN)
 
 # Its servers have a folder of their own: fresh ones, with settings for measuring, whatever else is up.
 PAIRS ?=
