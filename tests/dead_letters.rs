@@ -324,7 +324,8 @@ fn refused_in_batches(bed: &Bed, relay: &mut Relay, meanwhile: impl FnOnce(), cu
     }
     // It has come to rest: what comes later goes in batches again.
     let restarts = relay.metric("tailpost_restarts_total", &[]);
-    assert!(restarts <= 8.0, "{restarts} lives for three culprits");
+    // For each: its batch, groups of the root of that and of the root of those, and itself.
+    assert!(restarts <= 12.0, "{restarts} lives for three culprits");
     write(bed, &(0..COUNT).map(good).collect::<Vec<_>>());
     relay.wait_published(2 * COUNT as u64);
     assert_eq!(relay.metric("tailpost_restarts_total", &[]), restarts);
