@@ -198,7 +198,7 @@ fn a_cluster_that_names_no_broker_for_a_moment_is_found_again() {
 
 #[test]
 fn a_cluster_that_names_no_broker_for_a_moment_is_found_again_for_transactions() {
-    nameless_for_a_moment(", exactly_once: true", "no Kafka broker answers");
+    nameless_for_a_moment(", exactly_once: true", "Kafka");
 }
 
 /// What clients learn then makes them drop all brokers that they know; `trouble` is what they say when it has come to that.
