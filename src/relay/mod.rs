@@ -49,8 +49,8 @@ const FAILURE_GRACE: Duration = Duration::from_secs(1);
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// After such a gap the process was stopped. Half of what servers give the holder of a source's lock: see the sources.
 const SUSPENSION: Duration = Duration::from_secs(5);
-/// So many events are sent one by one at once while a culprit is searched.
-const FEW: u64 = 8;
+/// So few events are sent one by one while a culprit is searched: that takes less than another life.
+const FEW: u64 = 64;
 /// How often the sink was given a record that is found to be the culprit: in its batch, and alone.
 const CULPRIT_ATTEMPTS: u32 = 2;
 
