@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use rdkafka::admin::{AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{AdminOptions, NewTopic, TopicReplication};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use crate::config::CheckpointTopic;
 use crate::sink::{DeliveryError, DeliveryErrorKind};
 
-use super::topics::{Admin, REQUEST, first_broker, unavailable};
+use super::topics::{Admin, REQUEST, first_broker, setting, unavailable};
 
 /// Positions are small and many. Small segments are soon done with, and then compacted; a read stays short.
 const SETTINGS: [(&str, &str); 4] = [
@@ -67,25 +67,9 @@ async fn cleanup_policy(admin: &Admin, name: &str) -> Result<Option<String>, Del
     if !metadata.topics().iter().any(|topic| topic.name() == name) {
         return Ok(None);
     }
-    let options = AdminOptions::new()
-        .request_timeout(Some(REQUEST))
-        .broker_id(Some(broker));
-    let described = admin
-        .client
-        .describe_configs([&ResourceSpecifier::Topic(name)], &options)
-        .await;
-    let code = match described.map(|results| results.into_iter().next()) {
-        Ok(Some(Ok(resource))) => {
-            let policy = resource.get("cleanup.policy").and_then(|entry| entry.value.clone());
-            match policy {
-                Some(policy) => return Ok(Some(policy)),
-                // The client keeps a refusal of the topic to itself and gives no settings.
-                None => Code::TopicAuthorizationFailed,
-            }
-        }
-        Ok(Some(Err(code))) | Err(KafkaError::AdminOp(code)) => code,
-        Ok(None) => Code::Unknown,
-        Err(error) => error.rdkafka_error_code().unwrap_or(Code::Unknown),
+    let code = match setting(admin, name, "cleanup.policy", broker).await {
+        Ok(policy) => return Ok(Some(policy)),
+        Err(code) => code,
     };
     match code {
         Code::TopicAuthorizationFailed | Code::ClusterAuthorizationFailed => Err(refused(format!(

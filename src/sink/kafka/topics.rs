@@ -224,29 +224,38 @@ async fn create(admin: &Admin, name: &str, wanted: config::CreateTopics) -> Resu
     }
 }
 
-async fn limit(admin: &Admin, name: &str, broker: i32) -> Result<u64, DeliveryError> {
-    use RDKafkaErrorCode as Code;
+/// A topic's setting, as any broker knows it.
+///
+/// # Errors
+/// Why it was not told. The client keeps a refusal of the topic to itself and gives no settings: that is
+/// `TopicAuthorizationFailed`.
+pub(super) async fn setting(admin: &Admin, topic: &str, name: &str, broker: i32) -> Result<String, RDKafkaErrorCode> {
     let options = AdminOptions::new()
         .request_timeout(Some(REQUEST))
         .broker_id(Some(broker));
     let described = admin
         .client
-        .describe_configs([&ResourceSpecifier::Topic(name)], &options)
+        .describe_configs([&ResourceSpecifier::Topic(topic)], &options)
         .await;
-    let reason = match described.map(|results| results.into_iter().next()) {
-        Ok(Some(Ok(resource))) => {
-            let limit = resource
-                .get("max.message.bytes")
-                .and_then(|entry| entry.value.as_deref()?.parse().ok());
-            if let Some(limit) = limit {
-                return Ok(limit);
-            }
-            // The client keeps a refusal of the topic to itself and gives no settings.
-            Code::TopicAuthorizationFailed
-        }
-        Ok(Some(Err(code))) | Err(KafkaError::AdminOp(code)) => code,
-        Ok(None) => Code::Unknown,
-        Err(error) => error.rdkafka_error_code().unwrap_or(Code::Unknown),
+    match described.map(|results| results.into_iter().next()) {
+        Ok(Some(Ok(resource))) => resource
+            .get(name)
+            .and_then(|entry| entry.value.clone())
+            .ok_or(RDKafkaErrorCode::TopicAuthorizationFailed),
+        Ok(Some(Err(code))) | Err(KafkaError::AdminOp(code)) => Err(code),
+        Ok(None) => Err(RDKafkaErrorCode::Unknown),
+        Err(error) => Err(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Unknown)),
+    }
+}
+
+async fn limit(admin: &Admin, name: &str, broker: i32) -> Result<u64, DeliveryError> {
+    use RDKafkaErrorCode as Code;
+    let reason = match setting(admin, name, "max.message.bytes", broker).await {
+        Ok(text) => match text.parse() {
+            Ok(limit) => return Ok(limit),
+            Err(_) => Code::TopicAuthorizationFailed,
+        },
+        Err(code) => code,
     };
     match reason {
         Code::TopicAuthorizationFailed
