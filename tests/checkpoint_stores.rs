@@ -8,10 +8,11 @@ use tailpost::position::{Lsn, Position, PostgresPosition};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+use crate::support::broker_proxy::BrokerProxy;
 use crate::support::kafka::{ANSWER, Kafka};
 use crate::support::positions::{Positions, runtime};
 use crate::support::server::OwnServer;
-use crate::support::{unique_name, variable};
+use crate::support::{DEADLINE, eventually, found, unique_name, variable};
 
 /// Where stores of one kind keep what they keep.
 enum Shelf {
@@ -271,6 +272,78 @@ fn behind_another_pipelines_open_transaction_the_position_is_waited_for_and_not_
 }
 
 #[test]
+fn a_checkpoint_that_was_there_and_is_gone_is_no_first_start() {
+    let runtime = runtime();
+    for writer in [Writer::Own, Writer::Sink] {
+        let shelf = Shelf::kafka();
+        let positions = shelf.positions();
+        let mut first = shelf.open("p").unwrap();
+        load(&runtime, &mut first);
+        save(&runtime, &mut first, 1);
+        let mut store = Store::Kafka(positions.store("p", writer));
+        assert_eq!(load(&runtime, &mut store), Some(at(1)));
+        positions.kafka.delete_topics(&positions.topic);
+        eventually(DEADLINE, "the topic is gone", || {
+            positions.kafka.ends(&positions.topic).is_empty()
+        });
+        // As the start of a pipeline does.
+        load(&runtime, &mut Store::Kafka(positions.store("q", Writer::Own)));
+        let error = runtime.block_on(store.load()).unwrap_err();
+        assert!(
+            !error.can_heal()
+                && error
+                    .to_string()
+                    .contains("holds no checkpoint of pipeline `p` any more"),
+            "{error}"
+        );
+    }
+}
+
+/// A store that is read through a proxy, and a position that is saved in it.
+fn behind_a_proxy(runtime: &Runtime) -> (OwnServer, BrokerProxy, Shelf) {
+    let proxy = BrokerProxy::new();
+    let broker = OwnServer::kafka(&format!("advertised.listeners=PLAINTEXT://{}", proxy.address()));
+    proxy.forward_to(&broker.brokers());
+    let shelf = Shelf::Kafka {
+        kafka: Kafka::new(proxy.address()),
+        topic: format!("{}.positions", unique_name()),
+    };
+    let mut store = shelf.open("p").unwrap();
+    load(runtime, &mut store);
+    save(runtime, &mut store, 1);
+    (broker, proxy, shelf)
+}
+
+#[test]
+fn a_partition_without_a_leader_is_waited_for_and_not_taken_for_one_without_a_position() {
+    let runtime = runtime();
+    let (_broker, proxy, shelf) = behind_a_proxy(&runtime);
+    proxy.lead_none(true);
+    let mut store = shelf.open("p").unwrap();
+    for error in [
+        runtime.block_on(store.load()).unwrap_err(),
+        shelf.positions().saved("p").unwrap_err(),
+    ] {
+        assert!(
+            error.can_heal() && error.to_string().contains("nobody leads its partition"),
+            "{error}"
+        );
+    }
+    assert!(proxy.changed() > 0);
+    proxy.lead_none(false);
+    assert_eq!(load(&runtime, &mut store), Some(at(1)));
+}
+
+#[test]
+fn a_partition_that_seems_to_end_early_is_read_to_its_end() {
+    let runtime = runtime();
+    let (_broker, proxy, shelf) = behind_a_proxy(&runtime);
+    proxy.end_early();
+    assert_eq!(shelf.positions().saved("p").unwrap(), Some(at(1)));
+    assert_eq!(proxy.changed(), 1);
+}
+
+#[test]
 fn a_checkpoint_topic_is_made_compacted_and_another_one_is_refused() {
     let shelf = Shelf::kafka();
     let runtime = runtime();
@@ -331,7 +404,9 @@ fn a_save_whose_outcome_was_not_known_is_settled_before_the_next() {
     );
     frozen.thaw();
     runtime.block_on(store.save(&at(3))).unwrap();
-    assert_eq!(positions.saved("p").unwrap(), Some(at(3)));
+    // A broker that was away for long leads its partitions again once its controller has seen it.
+    let saved = found(DEADLINE, "a position that can be read", || positions.saved("p").ok());
+    assert_eq!(saved, Some(at(3)));
     let mut next = positions.store("p", Writer::Own);
     assert_eq!(runtime.block_on(next.load()).unwrap(), Some(at(3)));
 }

@@ -1,7 +1,7 @@
 //! Servers that go away, crash or fall silent, and come back: nothing is lost, order is kept, and nobody restarts anything.
 
+use crate::support::broker_proxy::BrokerProxy;
 use crate::support::load::{Load, Plan};
-use crate::support::nameless::Nameless;
 use crate::support::relay::Relay;
 use crate::support::server::{OwnServer, Postgres};
 use crate::support::{
@@ -203,7 +203,7 @@ fn a_cluster_that_names_no_broker_for_a_moment_is_found_again_for_transactions()
 
 /// What clients learn then makes them drop all brokers that they know; `trouble` is what they say when it has come to that.
 fn nameless_for_a_moment(more: &str, trouble: &str) {
-    let proxy = Nameless::new();
+    let proxy = BrokerProxy::new();
     let broker = OwnServer::kafka(&format!("advertised.listeners=PLAINTEXT://{}", proxy.address()));
     proxy.forward_to(&broker.brokers());
     let bed = Bed::with(Db::Postgres, None, Some(&broker));
@@ -224,7 +224,7 @@ fn nameless_for_a_moment(more: &str, trouble: &str) {
     proxy.name_none();
     bed.app().emit(&event("events"));
     bed.app().emit(&event("more"));
-    eventually(DEADLINE, "it is told of no broker", || proxy.emptied() > 0);
+    eventually(DEADLINE, "it is told of no broker", || proxy.changed() > 0);
     relay.wait_not_ready(trouble);
     proxy.name_all();
     relay.wait_published(3);

@@ -4,6 +4,7 @@
 //! transaction, so that an instance that was shut out by a newer one cannot put an older position over the newer one's:
 //! by the store's own producer, or by the sink beside its records.
 
+mod polling;
 mod read;
 mod record;
 mod writer;
@@ -48,6 +49,15 @@ pub enum KafkaStoreError {
     )]
     HeldBack { topic: String, stable: i64, end: i64 },
     #[error(
+        "checkpoint topic `{topic}` cannot be read: nobody leads its partition, or it is gone; start the brokers that have it"
+    )]
+    Leaderless { topic: String },
+    #[error(
+        "checkpoint topic `{topic}` holds no checkpoint of pipeline `{pipeline}` any more: the topic was deleted or emptied; \
+         name the position by `tailpost position set` or `import`, or start again to begin where the server begins"
+    )]
+    Vanished { topic: String, pipeline: String },
+    #[error(
         "checkpoint `{key}` in topic `{topic}` is damaged ({reason}): save another by `tailpost position import` or `set`"
     )]
     Damaged { topic: String, key: String, reason: String },
@@ -62,8 +72,9 @@ pub enum KafkaStoreError {
 impl KafkaStoreError {
     pub(super) fn can_heal(&self) -> bool {
         match self {
-            Self::Unavailable { .. } | Self::HeldBack { .. } => true,
+            Self::Unavailable { .. } | Self::HeldBack { .. } | Self::Leaderless { .. } => true,
             Self::Client { .. }
+            | Self::Vanished { .. }
             | Self::Refused { .. }
             | Self::Damaged { .. }
             | Self::Version { .. }
@@ -89,6 +100,8 @@ pub struct KafkaStore {
     source: String,
     /// None: the sink saves.
     own: Option<Own>,
+    /// Whether a position is known to have been saved, by this instance or a former one.
+    is_saved: bool,
 }
 
 /// The store's own producer, once it has claimed. Locked on threads that may wait for brokers only.
@@ -133,6 +146,7 @@ impl KafkaStore {
                 transactional_id: transactional_id.into(),
                 writer: Arc::default(),
             }),
+            is_saved: false,
         }
     }
 
@@ -140,14 +154,29 @@ impl KafkaStore {
     ///
     /// # Errors
     /// No broker answers, or what is there cannot be read.
-    pub async fn peek(&mut self) -> Result<Option<Position>, CheckpointError> {
+    pub async fn peek(&self) -> Result<Option<Position>, CheckpointError> {
+        match self.read().await {
+            Err(KafkaStoreError::Leaderless { topic }) => {
+                let kafka = Arc::clone(&self.kafka);
+                let name = topic.clone();
+                match blocking(move || Ok(admin(&kafka)?.has_topic(&name)?)).await? {
+                    false => Ok(None),
+                    true => Err(KafkaStoreError::Leaderless { topic }.into()),
+                }
+            }
+            read => Ok(read?),
+        }
+    }
+
+    /// Of a topic that is there.
+    async fn read(&self) -> Result<Option<Position>, KafkaStoreError> {
         let (kafka, topic) = (Arc::clone(&self.kafka), self.topic.name.clone());
         let key = record::key(&self.pipeline, &self.source);
         let read = blocking(move || match read::last_value(&kafka, &topic, &key)? {
             Some(value) => record::position(&topic, &key, &value).map(Some),
             None => Ok(None),
         });
-        Ok(read.await?)
+        read.await
     }
 }
 
@@ -161,27 +190,37 @@ impl CheckpointStore for KafkaStore {
             let (kafka, topic) = (Arc::clone(&self.kafka), self.topic.clone());
             blocking(move || own.claim(&kafka, &topic)).await?;
         }
-        self.peek().await
+        let position = self.read().await?;
+        if self.is_saved && position.is_none() {
+            return Err(CheckpointError::from(KafkaStoreError::Vanished {
+                topic: self.topic.name.clone(),
+                pipeline: self.pipeline.clone(),
+            }));
+        }
+        self.is_saved |= position.is_some();
+        Ok(position)
     }
 
     async fn save(&mut self, position: &Position) -> Result<(), CheckpointError> {
-        let Some(own) = self.own.clone() else { return Ok(()) };
+        let Some(own) = self.own.clone() else {
+            self.is_saved = true;
+            return Ok(());
+        };
         let record = PositionRecord::new(&self.pipeline, &self.source, position).map_err(|error| {
             KafkaStoreError::Unavailable {
                 reason: format!("save checkpoint: {error}"),
             }
         })?;
         let topic = self.topic.name.clone();
-        Ok(blocking(move || own.save(&topic, &record)).await?)
+        blocking(move || own.save(&topic, &record)).await?;
+        self.is_saved = true;
+        Ok(())
     }
 }
 
 impl Own {
     fn claim(&self, kafka: &config::Kafka, topic: &CheckpointTopic) -> Result<(), KafkaStoreError> {
-        let admin = Admin::new(kafka).map_err(|error| KafkaStoreError::Client {
-            reason: client_reason(&error),
-        })?;
-        ensure_checkpoint_topic(&admin, topic)?;
+        ensure_checkpoint_topic(&admin(kafka)?, topic)?;
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         // The one of a former life is of no use any more.
         *writer = None;
@@ -198,6 +237,12 @@ impl Own {
             }),
         }
     }
+}
+
+fn admin(kafka: &config::Kafka) -> Result<Admin, KafkaStoreError> {
+    Admin::new(kafka).map_err(|error| KafkaStoreError::Client {
+        reason: client_reason(&error),
+    })
 }
 
 /// Runs what waits for brokers on a thread of its own.

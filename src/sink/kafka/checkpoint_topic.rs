@@ -10,7 +10,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use crate::config::CheckpointTopic;
 use crate::sink::{DeliveryError, DeliveryErrorKind};
 
-use super::topics::{Admin, REQUEST, first_broker, setting, unavailable};
+use super::topics::{Admin, REQUEST, first_broker, lists, setting, unavailable};
 
 /// Positions are small and many. Small segments are soon done with, and then compacted; a read stays short.
 const SETTINGS: [(&str, &str); 4] = [
@@ -64,7 +64,7 @@ async fn cleanup_policy(admin: &Admin, name: &str) -> Result<Option<String>, Del
     // Of all topics: to ask for one can make it.
     let metadata = admin.cluster(None)?;
     let broker = first_broker(&metadata, admin.brokers())?;
-    if !metadata.topics().iter().any(|topic| topic.name() == name) {
+    if !lists(&metadata, name) {
         return Ok(None);
     }
     let code = match setting(admin, name, "cleanup.policy", broker).await {

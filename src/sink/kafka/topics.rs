@@ -153,6 +153,11 @@ pub(super) fn first_broker(metadata: &Metadata, brokers: &str) -> Result<i32, De
     })
 }
 
+/// Whether the topic is among those that were told of.
+pub(super) fn lists(metadata: &Metadata, name: &str) -> bool {
+    metadata.topics().iter().any(|topic| topic.name() == name)
+}
+
 /// None: it is there. Asks for all topics, since a broker may make one that is asked for, as its own rule says and not as the
 /// pipeline's file does.
 fn absence(producer: &Producer, name: &str) -> Result<Option<RDKafkaErrorCode>, DeliveryError> {
@@ -160,8 +165,7 @@ fn absence(producer: &Producer, name: &str) -> Result<Option<RDKafkaErrorCode>, 
     let metadata = asking
         .metadata(producer.client(), None, REQUEST)
         .map_err(|_| unavailable(no_answer(asking.brokers())))?;
-    let is_there = metadata.topics().iter().any(|topic| topic.name() == name);
-    Ok((!is_there).then_some(RDKafkaErrorCode::UnknownTopicOrPartition))
+    Ok((!lists(&metadata, name)).then_some(RDKafkaErrorCode::UnknownTopicOrPartition))
 }
 
 /// None: it is there. Asking makes it, where the broker's own rule says so.
@@ -336,6 +340,16 @@ impl Admin {
     pub(super) fn cluster(&self, topic: Option<&str>) -> Result<Metadata, DeliveryError> {
         let answer = self.asking.metadata(self.client.inner(), topic, REQUEST);
         answer.map_err(|_| unavailable(no_answer(self.brokers())))
+    }
+
+    /// Whether there is such a topic, as far as the user may know. Of all topics: to ask for one can make it.
+    ///
+    /// # Errors
+    /// `Unavailable`: no answer, or one of brokers that know nothing yet.
+    pub(crate) fn has_topic(&self, name: &str) -> Result<bool, DeliveryError> {
+        let metadata = self.cluster(None)?;
+        first_broker(&metadata, self.brokers())?;
+        Ok(lists(&metadata, name))
     }
 }
 
