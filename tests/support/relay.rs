@@ -350,8 +350,21 @@ impl Relay {
         kill_process(Pid::from_raw(self.pid()).expect("a pid"), signal).expect("signal tailpost");
     }
 
+    /// Asks it to stop, once it listens: right after its start that would end it as it does any process.
     pub fn sigterm(&self) {
+        eventually(DEADLINE, "it listens for SIGTERM, or has ended", || {
+            self.catches(Signal::TERM).unwrap_or(true)
+        });
         self.signal(Signal::TERM);
+    }
+
+    /// None: it has ended, or is about to.
+    fn catches(&self, signal: Signal) -> Option<bool> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+        let caught = u64::from_str_radix(caught.trim(), 16).ok()?;
+        let has_memory = status.lines().any(|line| line.starts_with("VmRSS:"));
+        has_memory.then_some(caught >> (signal.as_raw() - 1) & 1 == 1)
     }
 
     /// Kills it and waits until it is gone, its sockets with it.
