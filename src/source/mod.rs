@@ -6,6 +6,7 @@
 pub mod mysql;
 pub mod postgres;
 
+mod pause;
 mod select;
 mod tls;
 mod transport;

@@ -9,15 +9,24 @@ use std::time::Duration;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::sleep;
 use tokio_rustls::client::TlsStream;
+
+use super::pause::Pause;
 
 /// A connected socket. An enum and not a trait object: it is read in the hot path.
 #[derive(Debug)]
 pub(super) enum Transport {
     Tcp(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
-    Unix(UnixStream),
+    Unix(UnixStream, Pause),
 }
+
+/// How long received data gathers. Not longer: so much as comes meanwhile should stay small against the buffers.
+const GATHER: Duration = Duration::from_millis(1);
+/// The same over a unix socket: its small buffer, which the messages' overhead fills as well as they do, would else be full
+/// and the server wait for us.
+const UNIX_GATHER: Duration = Duration::from_micros(250);
 
 impl Transport {
     pub(super) async fn tcp(host: &str, port: u16, keepalive_idle: Duration) -> io::Result<TcpStream> {
@@ -29,13 +38,23 @@ impl Transport {
     }
 
     pub(super) async fn unix(socket: &Path) -> io::Result<Self> {
-        UnixStream::connect(socket).await.map(Self::Unix)
+        Self::of_unix(UnixStream::connect(socket).await?)
     }
 
-    /// Whether letting received data gather makes the server faster: over TCP it wakes us at each message, while a unix
-    /// socket's small buffer would make it wait for us.
-    pub(super) fn gathers(&self) -> bool {
-        !matches!(self, Self::Unix(_))
+    pub(super) fn of_unix(stream: UnixStream) -> io::Result<Self> {
+        Ok(Self::Unix(stream, Pause::new()?))
+    }
+
+    /// Lets received data gather in a backlog, which makes the server faster: it wakes us at each message otherwise, and that
+    /// costs it more than to send it. Cancel safe.
+    pub(super) async fn gather(&mut self) -> io::Result<()> {
+        match self {
+            Self::Tcp(_) | Self::Tls(_) => {
+                sleep(GATHER).await;
+                Ok(())
+            }
+            Self::Unix(_, pause) => pause.wait(UNIX_GATHER).await,
+        }
     }
 
     pub(super) fn is_tls(&self) -> bool {
@@ -48,7 +67,7 @@ impl AsyncRead for Transport {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
             Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Unix(stream, _) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
@@ -58,7 +77,7 @@ impl AsyncWrite for Transport {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
             Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-            Self::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Unix(stream, _) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
@@ -66,7 +85,7 @@ impl AsyncWrite for Transport {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
             Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
-            Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Unix(stream, _) => Pin::new(stream).poll_flush(cx),
         }
     }
 
@@ -74,7 +93,7 @@ impl AsyncWrite for Transport {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-            Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Unix(stream, _) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

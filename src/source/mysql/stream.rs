@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use crate::config;
 use crate::position::{BinlogPlace, MysqlPosition};
@@ -35,9 +35,6 @@ const SILENCE: Duration = Duration::from_secs(30);
 const SEARCH: Duration = Duration::from_secs(600);
 /// A read of this size says that more is waiting.
 const BACKLOG_READ: usize = 16 << 10;
-/// The server sends each event by a call of its own. Letting the data of a backlog gather for this long saves both sides
-/// most of the waking up.
-const GATHER: Duration = Duration::from_millis(1);
 const IDLE_CHUNK: usize = 16 << 10;
 const BUSY_CHUNK: usize = 256 << 10;
 /// Packets up to here are read whole; larger ones are taken in pieces as they come, so that memory grows with what came.
@@ -442,8 +439,12 @@ enum HandOver {
 /// Cancel safe: what was read is in the buffer.
 async fn read(transport: &mut Transport, buffer: &mut BytesMut, last_read: usize) -> Result<usize, MysqlError> {
     let busy = last_read >= BACKLOG_READ;
-    if busy && transport.gathers() {
-        sleep(GATHER).await;
+    let reading = |source| MysqlError::Io {
+        action: "read from the server",
+        source,
+    };
+    if busy {
+        transport.gather().await.map_err(reading)?;
     }
     let missing = payload_len(buffer)
         .map_or(0, |length| (HEADER_BYTES + length).saturating_sub(buffer.len()))
@@ -455,9 +456,6 @@ async fn read(transport: &mut Transport, buffer: &mut BytesMut, last_read: usize
     match transport.read_buf(buffer).await {
         Ok(0) => Err(MysqlError::Closed),
         Ok(read) => Ok(read),
-        Err(source) => Err(MysqlError::Io {
-            action: "read from the server",
-            source,
-        }),
+        Err(source) => Err(reading(source)),
     }
 }

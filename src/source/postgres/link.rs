@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::BytesMut;
 use postgres_protocol::message::frontend;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::position::Lsn;
 use crate::source::transport::Transport;
@@ -25,11 +25,8 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// A read of this size says that more is waiting.
 const BACKLOG_READ: usize = 16 << 10;
 /// What was sent so long after its commit was waiting, however little of it one read gives: the server can be slower than we
-/// are. What waited so long can wait for [`GATHER`] more.
+/// are. What waited so long can wait for a moment more.
 const BACKLOG_LAG: Duration = Duration::from_millis(50);
-/// The server sends each message by a call of its own, and waking us at each takes most of its time. Letting the data of
-/// a backlog gather for this long makes the server some three times faster.
-const GATHER: Duration = Duration::from_millis(1);
 const IDLE_CHUNK: usize = 16 << 10;
 const BUSY_CHUNK: usize = 256 << 10;
 /// Memory for a large frame grows with what has come of it, never by its length field alone.
@@ -74,8 +71,8 @@ impl Link {
     /// came last was. Cancel safe.
     pub(super) async fn read(&mut self, discard: u64, lag: Duration) -> Result<(), PostgresError> {
         let busy = self.last_read >= BACKLOG_READ || lag >= BACKLOG_LAG;
-        if busy && self.transport.gathers() {
-            sleep(GATHER).await;
+        if busy {
+            self.transport.gather().await.map_err(reading)?;
         }
         let buffer = &mut self.buffer;
         let missing = match frame_header(buffer) {

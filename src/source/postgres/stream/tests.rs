@@ -41,7 +41,7 @@ fn start(room: usize) -> Peer {
     };
     let selector = Selector::of(vec![PrefixPattern::parse("outbox").unwrap()], vec![], vec![]);
     let started = Started {
-        transport: Transport::Unix(client),
+        transport: Transport::of_unix(client).unwrap(),
         buffer: BytesMut::new(),
         pid: 42,
     };
