@@ -403,8 +403,12 @@ fn a_save_whose_outcome_was_not_known_is_settled_before_the_next() {
         "{error}"
     );
     frozen.thaw();
-    runtime.block_on(store.save(&at(3))).unwrap();
-    // A broker that was away for long leads its partitions again once its controller has seen it.
+    // A broker that was away for long leads its partitions again once its controller has seen it; until then a save is tried
+    // again, as the saver does.
+    eventually(DEADLINE, "the next is saved", || {
+        let saved = runtime.block_on(store.save(&at(3)));
+        saved.map_err(|error| assert!(error.can_heal(), "{error}")).is_ok()
+    });
     let saved = found(DEADLINE, "a position that can be read", || positions.saved("p").ok());
     assert_eq!(saved, Some(at(3)));
     let mut next = positions.store("p", Writer::Own);

@@ -23,7 +23,7 @@ pub mod server;
 pub mod wait;
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use any_bed::{ANY_OUTBOX, Bed};
@@ -34,10 +34,26 @@ pub(crate) use db::over_each;
 pub use postgres::{Emit, message};
 pub use wait::{DEADLINE, eventually, found};
 
-/// Held by a test that keeps both cores busy for long: one such at a time.
-pub fn heavy() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Held by a test that keeps the cores busy for long: two such at a time.
+pub struct Heavy(());
+
+static HEAVY: (Mutex<u8>, Condvar) = (Mutex::new(2), Condvar::new());
+
+pub fn heavy() -> Heavy {
+    let left = HEAVY.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut left = HEAVY
+        .1
+        .wait_while(left, |left| *left == 0)
+        .unwrap_or_else(PoisonError::into_inner);
+    *left -= 1;
+    Heavy(())
+}
+
+impl Drop for Heavy {
+    fn drop(&mut self) {
+        *HEAVY.0.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        HEAVY.1.notify_one();
+    }
 }
 
 /// A short name that no other test has, of this run or another: letters and digits, a letter first.
