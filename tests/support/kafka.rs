@@ -14,6 +14,8 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use super::DEADLINE;
 
+/// Records that are taken before the condition is looked at.
+const AT_ONCE: usize = 1000;
 pub const ANSWER: Duration = Duration::from_secs(20);
 const COMMITTED: &str = "read_committed";
 const UNCOMMITTED: &str = "read_uncommitted";
@@ -298,13 +300,18 @@ impl Reader {
         }
     }
 
+    /// Takes what has come, or what comes next: a condition looks at all records each time.
     fn poll(&mut self) {
-        let record = match self.consumer.poll(Duration::from_millis(20)) {
-            Some(Ok(message)) => Record::from(&message),
-            // A broker that is away comes back, or the deadline ends the wait.
-            Some(Err(_)) | None => return,
-        };
-        self.collect(record);
+        let mut wait = Duration::from_millis(20);
+        for _ in 0..AT_ONCE {
+            let record = match self.consumer.poll(wait) {
+                Some(Ok(message)) => Record::from(&message),
+                // A broker that is away comes back, or the deadline ends the wait.
+                Some(Err(_)) | None => return,
+            };
+            self.collect(record);
+            wait = Duration::ZERO;
+        }
     }
 
     /// Keeps a record, unless another of the consumers was faster.
