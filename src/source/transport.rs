@@ -38,10 +38,7 @@ impl Transport {
     }
 
     pub(super) async fn unix(socket: &Path) -> io::Result<Self> {
-        Self::of_unix(UnixStream::connect(socket).await?)
-    }
-
-    pub(super) fn of_unix(stream: UnixStream) -> io::Result<Self> {
+        let stream = UnixStream::connect(socket).await?;
         Ok(Self::Unix(stream, Pause::new()?))
     }
 

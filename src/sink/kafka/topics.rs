@@ -184,6 +184,8 @@ fn existence(producer: &Producer, name: &str) -> Result<Option<RDKafkaErrorCode>
                 _ => unavailable(format!("read the metadata of topic `{name}`: {error}")),
             }
         })?;
+    // One that sees no broker may not know its topics yet, and what is unknown can be a fault of the record.
+    first_broker(&metadata, asking.brokers())?;
     let topic = metadata.topics().iter().find(|topic| topic.name() == name);
     let code = match topic {
         None => Some(RDKafkaErrorCode::UnknownTopicOrPartition),

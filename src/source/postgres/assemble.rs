@@ -124,6 +124,11 @@ impl Assembler {
         self.kept_bytes
     }
 
+    /// Whether anything was gathered since the last batch.
+    pub(super) fn has_batch(&self) -> bool {
+        self.moved
+    }
+
     /// What was gathered since the last batch, if anything was.
     pub(super) fn take_batch(&mut self) -> Option<LogBatch> {
         if !mem::take(&mut self.moved) {

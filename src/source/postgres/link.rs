@@ -26,7 +26,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const BACKLOG_READ: usize = 16 << 10;
 /// What was sent so long after its commit was waiting, however little of it one read gives: the server can be slower than we
 /// are. What waited so long can wait for a moment more.
-const BACKLOG_LAG: Duration = Duration::from_millis(50);
+pub(super) const BACKLOG_LAG: Duration = Duration::from_millis(50);
 const IDLE_CHUNK: usize = 16 << 10;
 const BUSY_CHUNK: usize = 256 << 10;
 /// Memory for a large frame grows with what has come of it, never by its length field alone.

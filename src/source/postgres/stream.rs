@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Buf;
 use tokio::sync::watch;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use crate::failpoint;
 use crate::position::{Lsn, Position};
@@ -19,7 +19,7 @@ use super::assemble::Assembler;
 use super::client::{parse_report, show_notice};
 use super::control::{Walsender, is_endangered};
 use super::error::PostgresError;
-use super::link::{Link, STATUS_INTERVAL, frame_header};
+use super::link::{BACKLOG_LAG, Link, STATUS_INTERVAL, frame_header};
 use super::monitor::Observed;
 use super::oversized::{self, HEAD_BYTES};
 use super::progress::Progress;
@@ -35,6 +35,9 @@ const MAX_REPORT: u64 = 1 << 20;
 pub(super) const BATCH_EVENTS: usize = 1024;
 /// What one read gives at most: several batches wait for the relay at once.
 const BATCH_BYTES: usize = 256 << 10;
+/// How long a batch gathers in a backlog, unless it is full before. Small ones would make small requests to the target, which
+/// are dear: where transactions are small, those would take the time in which the server could send more.
+const GATHER: Duration = Duration::from_millis(4);
 /// CopyData's header, and a keep-alive in it.
 const KEEP_ALIVE_FRAME: u64 = 5 + 18;
 /// CopyData's header, and XLogData's in front of the payload.
@@ -62,6 +65,8 @@ pub(super) struct Stream {
     progressed: bool,
     /// It may stand in the status that nothing comes.
     troubled: bool,
+    /// When the last batch was handed over.
+    handed: Instant,
     status_timer: Interval,
 }
 
@@ -92,6 +97,7 @@ impl Stream {
             progressed: false,
             // By a former connection.
             troubled: true,
+            handed: Instant::now(),
             status_timer,
         }
     }
@@ -105,22 +111,31 @@ impl Stream {
         options: &StreamOptions,
     ) -> Result<End, PostgresError> {
         let end = loop {
-            let more = self.parse(options)?;
+            // What stands before something that ends the stream goes out before that.
+            let parsed = self.parse(options);
             self.note_progress(log);
             if self.reply_due {
                 self.send_status(false).await?;
             }
-            if let Some(batch) = self.assembler.take_batch() {
+            let reached = options.until.is_some_and(|until| self.assembler.base() >= until);
+            let gathers = match (&parsed, reached) {
+                (Ok(false), false) => self.gathers_until(),
+                _ => None,
+            };
+            if gathers.is_none()
+                && let Some(batch) = self.assembler.take_batch()
+            {
                 match self.hand_over(batch, log, &mut observed, options).await? {
                     HandOver::Done => self.progress.moved(),
                     HandOver::Stopped => break End::Stopped,
                     HandOver::GivenUp { batch, error } => return self.give_way(batch, error, log).await,
                 }
+                self.handed = Instant::now();
             }
-            if more {
+            if parsed? {
                 continue;
             }
-            if options.until.is_some_and(|until| self.assembler.base() >= until) {
+            if reached {
                 break End::Reached;
             }
             tokio::select! {
@@ -132,6 +147,7 @@ impl Stream {
                     self.progressed |= self.progress.observe(observed.borrow().log_end, self.assembler.base());
                 }
                 _ = self.status_timer.tick() => self.tick(&observed, log, options).await?,
+                () = until(gathers), if gathers.is_some() => {}
                 read = self.link.read(self.discard, self.assembler.lag()) => {
                     read?;
                     self.progressed |= self.is_inside_data();
@@ -142,6 +158,13 @@ impl Stream {
         log.batches.close();
         self.leave(log, &observed).await?;
         Ok(end)
+    }
+
+    /// Until when the batch at hand gathers. None: it is to be handed over, or there is none.
+    fn gathers_until(&self) -> Option<Instant> {
+        let until = self.handed + GATHER;
+        let waited = self.assembler.lag() >= BACKLOG_LAG;
+        (waited && self.assembler.has_batch() && Instant::now() < until).then_some(until)
     }
 
     /// Waits for room, for no longer than the server may be kept waiting.
@@ -465,6 +488,14 @@ fn too_young(options: &StreamOptions, detail: String) -> PostgresError {
         publication: options.publication.clone(),
         slot: options.slot.clone(),
         detail,
+    }
+}
+
+/// Never where there is no such moment.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

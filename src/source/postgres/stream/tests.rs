@@ -1,9 +1,9 @@
-//! What a server, or something that claims to be one, can do to the socket. The other end of a socket pair plays it, so
-//! that each byte is ours to choose; streams of real servers are elsewhere.
+//! What a server, or something that claims to be one, can do to the socket. The other end of a connection plays it, so that
+//! each byte is ours to choose; streams of real servers are elsewhere.
 
 use bytes::{BufMut, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,7 @@ use crate::telemetry::status::{PipelineStatus, SourceView, State};
 const LIMIT: u64 = 100_000;
 
 struct Peer {
-    server: UnixStream,
+    server: TcpStream,
     batches: mpsc::Receiver<LogBatch>,
     confirmed: Option<watch::Sender<Option<Position>>>,
     observed: watch::Sender<Observed>,
@@ -30,8 +30,21 @@ struct Peer {
     stream: JoinHandle<Result<End, PostgresError>>,
 }
 
+/// By TCP, which waits by the tests' clock.
+fn connected() -> (TcpStream, TcpStream) {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    let ours = |stream: std::net::TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        stream.set_nodelay(true).unwrap();
+        TcpStream::from_std(stream).unwrap()
+    };
+    (ours(near), ours(far))
+}
+
 fn start(room: usize) -> Peer {
-    let (client, server) = UnixStream::pair().unwrap();
+    let (client, server) = connected();
     let position = PostgresPosition {
         system_identifier: 7,
         timeline: 1,
@@ -41,7 +54,7 @@ fn start(room: usize) -> Peer {
     };
     let selector = Selector::of(vec![PrefixPattern::parse("outbox").unwrap()], vec![], vec![]);
     let started = Started {
-        transport: Transport::of_unix(client).unwrap(),
+        transport: Transport::Tcp(client),
         buffer: BytesMut::new(),
         pid: 42,
     };
@@ -114,7 +127,7 @@ fn keep_alive(end: u64, reply: bool) -> Vec<u8> {
 }
 
 /// The next status update: what is written, and what is confirmed.
-async fn status_update(server: &mut UnixStream) -> (u64, u64) {
+async fn status_update(server: &mut TcpStream) -> (u64, u64) {
     let mut frame = [0; 5 + 34];
     server.read_exact(&mut frame).await.unwrap();
     assert_eq!((frame[0], frame[5]), (b'd', b'r'));
