@@ -68,7 +68,7 @@ impl<C: ConsumerContext + 'static> Reader<C> {
         match unsafe { bindings::rd_kafka_event_type(event.0.as_ptr()) } {
             bindings::RD_KAFKA_EVENT_FETCH => event.record().map_or(Polled::Nothing, Polled::Record),
             bindings::RD_KAFKA_EVENT_ERROR => event.failure(),
-            // Of the group, which is not used.
+            // Of the group, which is not used, and of the client's log.
             _ => Polled::Nothing,
         }
     }
