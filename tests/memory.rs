@@ -9,7 +9,7 @@ use crate::support::{ANY_OUTBOX, Bed, Db, Event, eventually, heavy, over_each};
 /// Beside the program's code, of which a development build has some 25 MB and a release a third of it: 24 MiB in flight, and
 /// what the client and the allocator take.
 const BOUND: u64 = 34 << 20;
-/// More than ten times what may be in flight; `make bench` drains more.
+/// Ten times what may be in flight; `make bench` drains more.
 const BACKLOG: u32 = 200_000;
 /// With the code.
 const WHOLE_BOUND: u64 = 52 << 20;

@@ -13,7 +13,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 impl Default for Delivery {
     fn default() -> Self {
         Self {
-            max_in_flight_events: 15_000,
+            max_in_flight_events: 20_000,
             max_in_flight_bytes: 24 * 1024 * 1024,
             drain_timeout: Duration::from_secs(30),
             stall_timeout: Duration::from_secs(60),
