@@ -10,8 +10,9 @@ use crate::skip::SkipCounts;
 
 /// Commits that hold nothing but a position are at least this far apart.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
-/// How long nothing more may come, while events are behind, before it is taken that there is nothing more.
-const LULL: Duration = Duration::from_millis(2);
+/// How long nothing more may come, while events are behind, before it is taken that there is nothing more. Longer than a source
+/// lets a batch gather in a backlog.
+const LULL: Duration = Duration::from_millis(10);
 
 /// See the module's text.
 #[derive(Debug)]
