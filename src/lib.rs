@@ -21,6 +21,7 @@ pub mod config;
 pub mod event;
 mod failpoint;
 pub mod gtid;
+mod pause;
 pub mod position;
 pub mod preflight;
 pub mod processor;

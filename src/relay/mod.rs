@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Delivery, ErrorPolicies, ErrorPolicy};
 use crate::event::ChangeEvent;
 use crate::failpoint;
+use crate::pause::until;
 use crate::position::{EventPosition, Position};
 use crate::processor::{Chain, DeadLetters, Outcome};
 use crate::record::Record;
@@ -631,14 +632,6 @@ fn group(single: u64) -> u64 {
     match single {
         0..=FEW => 1,
         _ => single.isqrt(),
-    }
-}
-
-/// Waits until a moment, or for ever without one. Cancel safe.
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -6,7 +6,6 @@
 pub mod mysql;
 pub mod postgres;
 
-mod pause;
 mod select;
 mod tls;
 mod transport;

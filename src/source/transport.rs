@@ -12,7 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::sleep;
 use tokio_rustls::client::TlsStream;
 
-use super::pause::Pause;
+use crate::pause::Pause;
 
 /// A connected socket. An enum and not a trait object: it is read in the hot path.
 #[derive(Debug)]

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use bytes::Buf;
 use tokio::sync::watch;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use crate::failpoint;
+use crate::pause::until;
 use crate::position::{Lsn, Position};
 use crate::source::{LogBatch, LogChannel};
 
@@ -488,14 +489,6 @@ fn too_young(options: &StreamOptions, detail: String) -> PostgresError {
         publication: options.publication.clone(),
         slot: options.slot.clone(),
         detail,
-    }
-}
-
-/// Never where there is no such moment.
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }
 

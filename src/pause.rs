@@ -1,11 +1,21 @@
-//! Waits of less than a millisecond, which tokio's timers would make longer.
+//! Waits that tokio does not have: for less than a millisecond, and until a moment that there may not be.
 
 use std::io;
 use std::time::Duration;
 
-/// A timer of the kernel's, where it has such; elsewhere nothing is waited for.
+use tokio::time::{Instant, sleep_until};
+
+/// Never where there is no such moment.
+pub(crate) async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A timer of the kernel's, where it has such, since tokio's round up to a millisecond; elsewhere nothing is waited for.
 #[derive(Debug)]
-pub(super) struct Pause {
+pub(crate) struct Pause {
     #[cfg(target_os = "linux")]
     timer: tokio::io::unix::AsyncFd<rustix::fd::OwnedFd>,
 }
@@ -15,7 +25,7 @@ impl Pause {
     /// # Errors
     /// The kernel's, such as no more file descriptors.
     #[expect(unsafe_code, reason = "a file is registered by its number")]
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
         let timer = timerfd_create(
             TimerfdClockId::Monotonic,
@@ -28,7 +38,7 @@ impl Pause {
     }
 
     /// Waits for so long, which must not be zero. Cancel safe: each wait begins anew.
-    pub(super) async fn wait(&mut self, time: Duration) -> io::Result<()> {
+    pub(crate) async fn wait(&mut self, time: Duration) -> io::Result<()> {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
         let never = Timespec { tv_sec: 0, tv_nsec: 0 };
         let once = Itimerspec {
@@ -50,19 +60,17 @@ impl Pause {
 
 #[cfg(not(target_os = "linux"))]
 impl Pause {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {})
     }
 
-    pub(super) async fn wait(&mut self, _time: Duration) -> io::Result<()> {
+    pub(crate) async fn wait(&mut self, _time: Duration) -> io::Result<()> {
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     #[tokio::test]
