@@ -124,6 +124,7 @@ fn ledger(criterion: &mut Criterion) {
     let limits = Limits {
         events: EVENTS as usize,
         bytes: u64::MAX,
+        uncommitted: None,
     };
     let mut ledger = Ledger::new(limits);
     let acks = ledger.acks();

@@ -30,6 +30,7 @@ impl Replay {
         let ledger = Ledger::new(Limits {
             events: pipeline.delivery.max_in_flight_events,
             bytes: u64::MAX,
+            uncommitted: None,
         });
         Self {
             chain: Chain::new(pipeline),

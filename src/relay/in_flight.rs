@@ -1,8 +1,10 @@
-//! The ledger of what is in flight, and its watermark: everything before it is acked.
+//! The ledger of what is in flight, and its watermark: everything before it is settled.
 //!
 //! An ack is a bit in a ring, set from whatever thread the sink reports on; there is no allocation, channel or lock for
-//! an event. The relay's task owns everything else and moves the watermark over the bits, up to the first that is not
-//! set. A failure sets no bit, so the watermark never passes it.
+//! an event. The relay's task owns everything else and moves over the bits, up to the first that is not set. A failure sets
+//! no bit, so it is never passed.
+//!
+//! What is acked is settled, unless the sink commits: then it no longer takes room in the sink, and is settled by the commit.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -13,6 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
+use crate::config::Delivery;
 use crate::position::Position;
 use crate::processor::DeadLetterReason;
 use crate::sink::DeliveryError;
@@ -48,6 +51,8 @@ struct Shared {
     changed: Notify,
     /// Whether `changed` was told and not heard yet: most acks need not wake anybody.
     told: AtomicBool,
+    /// Of a sink that commits: everything below this seq is committed.
+    committed: Option<AtomicU64>,
 }
 
 impl Shared {
@@ -66,20 +71,19 @@ impl Shared {
 }
 
 impl Acks {
-    /// The record is durable.
+    /// The target has the record: for good, or until it is committed where the sink commits.
     pub fn acked(&self, seq: Seq) {
         let (word, bit) = self.0.slot(seq);
         word.fetch_or(bit, Ordering::Release);
         self.0.tell();
     }
 
-    /// Every record from `first` to `last` is durable.
-    pub fn acked_through(&self, first: Seq, last: Seq) {
-        for seq in first.0..=last.0 {
-            let (word, bit) = self.0.slot(Seq(seq));
-            word.fetch_or(bit, Ordering::Release);
+    /// Every record up to `last` is committed. Each of them is acked as well, before or after.
+    pub fn committed_through(&self, last: Seq) {
+        if let Some(committed) = &self.0.committed {
+            committed.fetch_max(last.0 + 1, Ordering::Release);
+            self.0.tell();
         }
-        self.0.tell();
     }
 
     /// The record was not delivered and will not be by this sink.
@@ -109,10 +113,15 @@ pub struct Ledger {
     limits: Limits,
     /// The first seq that is not settled.
     low: u64,
+    /// The first seq that is not acked; `low` without commits.
+    unacked: u64,
     next: u64,
     entries: VecDeque<Entry>,
     boundaries: VecDeque<Boundary>,
+    /// Of what is not acked.
     bytes: u64,
+    /// What entries' times are counted from.
+    begun: Instant,
     /// The seq up to which the last boundary was reached, and what was settled behind it: counted when the next boundary
     /// is reached, since a new life begins at a boundary and brings the rest again.
     reached: u64,
@@ -167,18 +176,43 @@ impl Unsettled {
     }
 }
 
-/// How much may be in flight. One event that is larger than the bytes by itself is let in alone.
+/// How much may be in flight: sent, and not acked. One event that is larger than the bytes by itself is let in alone.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub events: usize,
     pub bytes: u64,
+    /// Of a sink that commits: how many may be sent, acked or not, and not committed. An entry is all that is kept of one that
+    /// is acked.
+    pub uncommitted: Option<usize>,
 }
 
+/// How many times as many events may wait for a commit as may be on their way.
+const UNCOMMITTED: usize = 10;
+
+impl Limits {
+    /// `commits`: of a sink that does.
+    pub fn of(delivery: &Delivery, commits: bool) -> Self {
+        let events = delivery.max_in_flight_events;
+        Self {
+            events,
+            bytes: delivery.max_in_flight_bytes,
+            uncommitted: commits.then(|| events.saturating_mul(UNCOMMITTED)),
+        }
+    }
+
+    fn entries(&self) -> usize {
+        self.uncommitted.unwrap_or(self.events)
+    }
+}
+
+/// Small, since with a sink that commits there are many.
 #[derive(Debug)]
 struct Entry {
-    bytes: u64,
     commit_time_us: i64,
-    sent: Instant,
+    /// Microseconds after the ledger was made.
+    sent_us: u64,
+    /// No sink takes a record that this does not hold.
+    bytes: u32,
     fate: Fate,
 }
 
@@ -212,21 +246,24 @@ pub struct Progress {
 impl Ledger {
     pub fn new(limits: Limits) -> Self {
         // One more than the events: the position that is committed with them.
-        let words = limits.events.saturating_add(1).div_ceil(64);
+        let words = limits.entries().saturating_add(1).div_ceil(64);
         let shared = Shared {
             done: (0..words).map(|_| AtomicU64::new(0)).collect(),
             failures: Mutex::new(Vec::new()),
             changed: Notify::new(),
             told: AtomicBool::new(false),
+            committed: limits.uncommitted.map(|_| AtomicU64::new(0)),
         };
         Self {
             shared: Arc::new(shared),
             limits,
             low: 0,
+            unacked: 0,
             next: 0,
             entries: VecDeque::new(),
             boundaries: VecDeque::new(),
             bytes: 0,
+            begun: Instant::now(),
             reached: 0,
             uncounted: Settled::default(),
         }
@@ -238,8 +275,14 @@ impl Ledger {
 
     /// Whether an event of this size may be sent now.
     pub fn has_room(&self, bytes: u64) -> bool {
-        self.entries.is_empty()
-            || (self.entries.len() < self.limits.events && self.bytes.saturating_add(bytes) <= self.limits.bytes)
+        let unacked = self.unacked_count();
+        self.entries.len() < self.limits.entries()
+            && (unacked == 0 || (unacked < self.limits.events && self.bytes.saturating_add(bytes) <= self.limits.bytes))
+    }
+
+    /// Whether nothing but a commit can make room for an event that finds none.
+    pub fn needs_commit(&self) -> bool {
+        self.unacked_count() == 0 || self.entries.len() >= self.limits.entries()
     }
 
     /// The seq that the next event will have.
@@ -249,14 +292,16 @@ impl Ledger {
 
     /// Enters what the sink took.
     pub fn sent(&mut self, bytes: u64, commit_time_us: i64, now: Instant, fate: Fate) {
+        let sent_us = now.saturating_duration_since(self.begun).as_micros();
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.entries.push_back(Entry {
-            bytes,
             commit_time_us,
-            sent: now,
+            sent_us: u64::try_from(sent_us).unwrap_or(u64::MAX),
+            bytes,
             fate,
         });
         self.next += 1;
-        self.bytes += bytes;
+        self.bytes += u64::from(bytes);
     }
 
     /// Marks a place that is reached when everything before it is settled. `skipped` is counted then.
@@ -275,33 +320,46 @@ impl Ledger {
         }
     }
 
-    /// Moves the watermark over what is acked.
+    /// Moves the watermark over what is settled.
     pub fn advance(&mut self, progress: &mut Progress) {
         // Heard before the bits are read, by an exchange and not a store: a read may overtake a store, and an ack that
         // comes in between must tell again.
         self.shared.told.swap(false, Ordering::AcqRel);
+        let committed = self.shared.committed.as_ref();
+        let committed = committed.map(|committed| committed.load(Ordering::Acquire));
+        self.pass_acked();
+        let settled = committed.map_or(self.unacked, |committed| committed.min(self.unacked));
         let now_us = unix_us();
-        let now = Instant::now();
+        let now = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.reach_boundaries(progress);
-        while self.low < self.next {
-            let (word, bit) = self.shared.slot(Seq(self.low));
-            if word.load(Ordering::Acquire) & bit == 0 {
-                break;
-            }
-            word.fetch_and(!bit, Ordering::AcqRel);
-            self.low += 1;
+        while self.low < settled {
             let Some(entry) = self.entries.pop_front() else { break };
-            self.bytes -= entry.bytes;
+            self.low += 1;
             self.uncounted.add(entry.fate);
             match entry.fate {
                 Fate::Position => {}
                 Fate::Published | Fate::DeadLettered(_) => {
-                    progress.delivery.observe(now.saturating_duration_since(entry.sent));
+                    let delivery = now.saturating_sub(entry.sent_us);
+                    progress.delivery.observe(Duration::from_micros(delivery));
                     let age = u64::try_from(now_us.saturating_sub(entry.commit_time_us)).unwrap_or(0);
                     progress.end_to_end.observe(Duration::from_micros(age));
                 }
             }
             self.reach_boundaries(progress);
+        }
+    }
+
+    fn pass_acked(&mut self) {
+        while self.unacked < self.next {
+            let (word, bit) = self.shared.slot(Seq(self.unacked));
+            if word.load(Ordering::Acquire) & bit == 0 {
+                break;
+            }
+            word.fetch_and(!bit, Ordering::AcqRel);
+            // Not settled yet, so it has an entry, whose place fits where the entries do.
+            let at = (self.unacked - self.low) as usize;
+            self.bytes -= self.entries.get(at).map_or(0, |entry| u64::from(entry.bytes));
+            self.unacked += 1;
         }
     }
 
@@ -355,7 +413,7 @@ impl Ledger {
 
     /// Waits until something was reported; while much is in flight for a moment longer, so that reports gather. Cancel safe.
     pub async fn changed(&self) {
-        if self.entries.len() >= GATHERING {
+        if self.unacked_count() >= GATHERING {
             sleep(GATHER).await;
         }
         self.shared.changed.notified().await;
@@ -365,10 +423,18 @@ impl Ledger {
         self.entries.is_empty() && self.boundaries.is_empty()
     }
 
+    /// Sent and not settled.
     pub fn event_count(&self) -> usize {
         self.entries.len()
     }
 
+    /// Sent and not acked.
+    pub fn unacked_count(&self) -> usize {
+        // Never more than there are entries.
+        (self.next - self.unacked) as usize
+    }
+
+    /// The bytes of what is not acked.
     pub fn byte_count(&self) -> u64 {
         self.bytes
     }
@@ -409,7 +475,19 @@ mod tests {
     }
 
     fn ledger(events: usize, bytes: u64) -> Ledger {
-        Ledger::new(Limits { events, bytes })
+        Ledger::new(Limits {
+            events,
+            bytes,
+            uncommitted: None,
+        })
+    }
+
+    fn committing(events: usize, bytes: u64, uncommitted: usize) -> Ledger {
+        Ledger::new(Limits {
+            events,
+            bytes,
+            uncommitted: Some(uncommitted),
+        })
     }
 
     fn advanced(ledger: &mut Ledger) -> Progress {
@@ -475,7 +553,7 @@ mod tests {
 
     #[test]
     fn a_full_ledger_has_a_place_for_the_position_that_is_committed_with_it() {
-        let mut ledger = ledger(64, u64::MAX);
+        let mut ledger = committing(64, u64::MAX, 64);
         while ledger.has_room(1) {
             ledger.sent(1, 0, Instant::now(), Fate::Published);
         }
@@ -484,12 +562,44 @@ mod tests {
         ledger.boundary(position(1), SkipCounts::default());
         let acks = ledger.acks();
         acks.acked(mark);
+        acks.committed_through(mark);
         assert_eq!(advanced(&mut ledger).settled.published, 0, "only the position is acked");
-        acks.acked_through(Seq(0), mark);
+        (0..64).for_each(|seq| acks.acked(Seq(seq)));
         let progress = advanced(&mut ledger);
         assert_eq!(progress.settled.published, 64);
         assert_eq!(progress.position, Some(position(1)));
         assert_eq!(advanced(&mut ledger).settled.published, 0, "no bit is left behind");
+    }
+
+    #[test]
+    fn what_is_acked_makes_room_and_is_settled_by_its_commit_alone() {
+        let mut ledger = committing(2, 20, 3);
+        let acks = ledger.acks();
+        let send = |ledger: &mut Ledger| ledger.sent(10, 0, Instant::now(), Fate::Published);
+        (0..2).for_each(|_| send(&mut ledger));
+        assert!(!ledger.has_room(10) && !ledger.needs_commit(), "an ack will make room");
+        acks.acked(Seq(0));
+        assert_eq!(advanced(&mut ledger).settled, Settled::default());
+        assert_eq!(
+            (ledger.byte_count(), ledger.unacked_count(), ledger.event_count()),
+            (10, 1, 2)
+        );
+        assert!(ledger.has_room(10) && !ledger.has_room(11));
+        send(&mut ledger);
+        acks.acked(Seq(1));
+        advanced(&mut ledger);
+        assert!(!ledger.has_room(1) && ledger.needs_commit(), "three are uncommitted");
+        ledger.boundary(position(1), SkipCounts::default());
+        acks.committed_through(Seq(2));
+        assert_eq!(
+            advanced(&mut ledger).settled,
+            Settled::default(),
+            "the third is not acked yet"
+        );
+        acks.acked(Seq(2));
+        let progress = advanced(&mut ledger);
+        assert_eq!((progress.settled.published, progress.position), (3, Some(position(1))));
+        assert!(ledger.is_empty() && ledger.has_room(1000));
     }
 
     #[tokio::test]
@@ -529,13 +639,16 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain model: whatever the order of sends, boundaries and acks, the position is the last boundary
-        /// before the first gap, never one beyond it.
+        /// Against a plain model: whatever the order of sends, boundaries, acks and commits, the position is the last boundary
+        /// before the first gap, never one beyond it, and of a sink that commits never one that is not committed.
         #[test]
-        fn the_watermark_never_passes_a_gap(steps in prop::collection::vec((0_u8..3, any::<prop::sample::Index>()), 0..400)) {
-            let mut ledger = ledger(64, u64::MAX);
+        fn the_watermark_never_passes_a_gap(
+            commits in any::<bool>(),
+            steps in prop::collection::vec((0_u8..4, any::<prop::sample::Index>()), 0..400),
+        ) {
+            let mut ledger = if commits { committing(48, u64::MAX, 64) } else { ledger(64, u64::MAX) };
             let acks = ledger.acks();
-            let (mut acked, mut waiting) = (BTreeSet::new(), Vec::new());
+            let (mut acked, mut waiting, mut committed) = (BTreeSet::new(), Vec::new(), 0);
             let mut boundaries: Vec<(u64, u64)> = Vec::new();
             let mut reached = None;
             for (number, (step, pick)) in steps.into_iter().enumerate() {
@@ -553,15 +666,22 @@ mod tests {
                         acked.insert(seq.0);
                         acks.acked(seq);
                     }
+                    3 if commits && ledger.next > 0 => {
+                        let last = Seq(pick.index(ledger.next as usize) as u64);
+                        committed = committed.max(last.0 + 1);
+                        acks.committed_through(last);
+                    }
                     _ => {}
                 }
                 if let Some(position) = advanced(&mut ledger).position {
                     reached = Some(position);
                 }
                 let first_gap = (0..).find(|seq| !acked.contains(seq)).unwrap_or(0);
-                let expected = boundaries.iter().rev().find(|(upto, _)| *upto <= first_gap).map(|(_, base)| position(*base));
+                let settled = if commits { first_gap.min(committed) } else { first_gap };
+                let expected = boundaries.iter().rev().find(|(upto, _)| *upto <= settled).map(|(_, base)| position(*base));
                 prop_assert_eq!(&reached, &expected);
-                prop_assert_eq!(ledger.byte_count(), ledger.event_count() as u64);
+                prop_assert_eq!(ledger.byte_count(), ledger.next - first_gap);
+                prop_assert_eq!(ledger.event_count() as u64, ledger.next - settled);
             }
         }
     }

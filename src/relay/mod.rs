@@ -208,7 +208,9 @@ impl<S: Sink> Relay<S> {
             counted,
             overtakable,
         } = parts;
-        let uncommitted = sink.commits().then(|| Uncommitted::new(delivery.transaction_interval));
+        let uncommitted = sink
+            .commits_within()
+            .map(|limit| Uncommitted::new(delivery.transaction_interval, limit));
         Self {
             chain,
             dead_letters,
@@ -346,7 +348,7 @@ impl<S: Sink> Relay<S> {
         self.gather_failures();
         let decide_at = self.failures.decide_at?;
         // Each of the rest can still be the one that names the culprit.
-        if self.failures.deliveries < self.ledger.event_count() && Instant::now() < decide_at {
+        if self.failures.deliveries < self.ledger.unacked_count() && Instant::now() < decide_at {
             return None;
         }
         let Failure { seq, error } = self.failures.worst.take()?;
@@ -571,7 +573,7 @@ impl<S: Sink> Relay<S> {
         }
     }
 
-    /// When a commit is due, of a sink that commits: as soon as nothing more waits, or nothing more can be taken before.
+    /// When a commit is due, of a sink that commits: as soon as nothing more waits, or nothing more can be taken before it.
     fn commit_at(&self, ending: bool, nothing_waits: bool) -> Option<Instant> {
         let uncommitted = self.uncommitted.as_ref()?;
         if self.sink_busy || self.failures.decide_at.is_some() {
@@ -580,7 +582,7 @@ impl<S: Sink> Relay<S> {
         let due = uncommitted.due_at()?;
         let quiet = self.batch.is_none() && nothing_waits;
         Some(match uncommitted.has_records() {
-            true if self.parked.is_some() || ending => due.min(Instant::now()),
+            true if ending || (self.parked.is_some() && self.ledger.needs_commit()) => due.min(Instant::now()),
             true if quiet => due.min(uncommitted.quiet_at()),
             false if ending && quiet => due.min(Instant::now()),
             _ => due,

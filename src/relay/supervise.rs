@@ -271,10 +271,8 @@ impl<P: Parts> Supervisor<P> {
             unsettled,
         } = legacy;
         let delivery = self.pipeline.delivery;
-        let ledger = Ledger::new(Limits {
-            events: delivery.max_in_flight_events,
-            bytes: delivery.max_in_flight_bytes,
-        });
+        let config::Sink::Kafka(kafka) = &self.pipeline.sink;
+        let ledger = Ledger::new(Limits::of(&delivery, kafka.exactly_once));
         let mut sink = self.parts.sink(ledger.acks())?;
         let stop = self.stop.child_token();
         let abandon = CancellationToken::new();

@@ -36,8 +36,8 @@ struct Script {
 struct ScriptedSink(Arc<Mutex<Script>>);
 
 impl Sink for ScriptedSink {
-    fn commits(&self) -> bool {
-        self.0.lock().unwrap().commits
+    fn commits_within(&self) -> Option<Duration> {
+        self.0.lock().unwrap().commits.then_some(Duration::from_secs(30))
     }
 
     fn commit(&mut self, seq: Seq, position: &Position) {
@@ -151,6 +151,7 @@ fn start_pipeline(pipeline: &Pipeline, single: u64, culprit: Option<Culprit>, sc
     let ledger = Ledger::new(Limits {
         events: 100,
         bytes: u64::MAX,
+        uncommitted: script.commits.then_some(250),
     });
     let acks = ledger.acks();
     let status = PipelineStatus::new(pipeline);

@@ -3,6 +3,7 @@
 pub mod kafka;
 
 use std::future::Future;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -15,10 +16,9 @@ pub use kafka::KafkaSinkError;
 /// Delivers records.
 ///
 /// Each seq that [`Sink::send`] took is reported exactly once to the [`Acks`](crate::relay::in_flight::Acks) that the
-/// sink was made with: acked when the record is durable, failed otherwise. A report that is never made is no ack.
-///
-/// A sink that [commits](Sink::commits) makes records durable in transactions: what it took is acked by the commit that
-/// follows, with the position behind it, or not at all.
+/// sink was made with: acked when the target has the record, failed otherwise. A report that is never made is no ack. What is acked is durable,
+/// but for a sink that [commits](Sink::commits): with that it becomes durable by the commit that follows, with the position
+/// behind it, which is reported too, or not at all.
 pub trait Sink: Send + 'static {
     /// Sees to it that no older instance of the pipeline can deliver anything any more, where the target has a way to.
     /// Called once, before anything is sent, by an instance that holds the source's lock: else a stand-by would end the
@@ -30,9 +30,14 @@ pub trait Sink: Send + 'static {
         std::future::ready(Ok(()))
     }
 
+    /// Of a sink whose records become durable only by [`Sink::commit`]: how long the first of them may wait for it at most.
+    fn commits_within(&self) -> Option<Duration> {
+        None
+    }
+
     /// Whether records become durable only by [`Sink::commit`].
     fn commits(&self) -> bool {
-        false
+        self.commits_within().is_some()
     }
 
     /// Begins to make durable what was taken since the last commit, together with the position behind it, whose seq is

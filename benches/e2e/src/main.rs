@@ -100,8 +100,12 @@ fn messages(bench: &Bench, results: &mut Results, server: &Postgres) -> Result<(
     if !bench.settings.wants_any(&rows) {
         return Ok(());
     }
-    let layers = Layers::fill(bench, server, vec![backlogs_postgres::EVENTS])?;
-    backlogs_postgres::of_batches(bench, results, &layers.waiting(backlogs_postgres::EVENTS))?;
+    let mut sizes = vec![backlogs_postgres::EVENTS];
+    if bench.settings.wants("exactly-once") {
+        sizes.push(backlogs_postgres::MANY);
+    }
+    let layers = Layers::fill(bench, server, sizes)?;
+    backlogs_postgres::of_batches(bench, results, |size| layers.waiting(size))?;
     if bench.settings.wants("start") {
         let seconds = layers.waiting(1).first_event(bench)?;
         results.start.push(Start {

@@ -15,7 +15,7 @@ use super::world::{Event, Millis, ProcessId, World};
 use crate::config::ErrorPolicy;
 use crate::position::Position;
 use crate::record::Record;
-use crate::relay::in_flight::{Acks, Seq};
+use crate::relay::in_flight::{Acks, Limits, Seq};
 use crate::sink::kafka::QUEUE_OVERHEAD;
 use crate::sink::{DeliveryError, DeliveryErrorKind, KafkaSinkError, RecordFault, SendError, SinkError};
 
@@ -143,7 +143,9 @@ struct Producer {
     floor: Option<usize>,
     partitions: Vec<Partition>,
     /// Sent and not reported yet, with its bytes.
-    open: BTreeMap<u64, u64>,
+    in_flight: BTreeMap<u64, u64>,
+    /// How many were sent since the last commit.
+    open: usize,
     waiting: bool,
     answer: Option<Result<(), SinkError>>,
     broken: bool,
@@ -215,7 +217,8 @@ impl World {
             // A store that is shared is read later.
             floor: (!self.scenario.mode.is_shared()).then_some(self.saved.done),
             partitions: (0..PARTITIONS).map(|_| Partition::default()).collect(),
-            open: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            open: 0,
             waiting: false,
             answer: None,
             broken: false,
@@ -306,7 +309,7 @@ impl World {
             let error = failed(DeliveryErrorKind::Record(RecordFault::TooLarge));
             return Err(SendError::Rejected(Box::new(record), error));
         }
-        let open = !self.broker.get(number).open.is_empty();
+        let open = self.broker.get(number).open > 0;
         if once && open && self.fault(|odds| odds.not_ready) {
             return Err(SendError::CommitFirst(Box::new(record)));
         }
@@ -341,10 +344,11 @@ impl World {
             topic,
         };
         let producer = self.broker.get(number);
-        let opens = once && producer.open.is_empty();
+        let opens = once && producer.open == 0;
         producer.next = seq.0 + 1;
         producer.last = Some(change);
-        producer.open.insert(seq.0, bytes);
+        producer.in_flight.insert(seq.0, bytes);
+        producer.open += 1;
         let lane = &mut producer.partitions[partition];
         lane.queue.push_back(item);
         let transaction = producer.transaction;
@@ -391,9 +395,10 @@ impl World {
         let producer = self.broker.get(number);
         let floor = *producer.floor.get_or_insert(floor);
         let (next, epoch, last) = (producer.next, producer.epoch, producer.last);
-        let full = producer.open.len() >= limits.max_in_flight_events;
-        let heavy = producer.open.values().sum::<u64>() + bytes > limits.max_in_flight_bytes;
-        let in_flight = producer.open.len();
+        let in_flight = producer.in_flight.len();
+        let full = in_flight >= limits.max_in_flight_events;
+        let heavy = producer.in_flight.values().sum::<u64>() + bytes > limits.max_in_flight_bytes;
+        let uncommitted = producer.open;
         if seq.0 != next {
             self.violate(format!("change {change} is sent as {}, expected {next}", seq.0));
         }
@@ -403,6 +408,12 @@ impl World {
         if in_flight > 0 && (full || heavy) {
             self.violate(format!(
                 "change {change} is sent beside {in_flight} in flight, over the limit"
+            ));
+        }
+        let most = Limits::of(&limits, once).uncommitted;
+        if most.is_some_and(|most| uncommitted >= most) {
+            self.violate(format!(
+                "change {change} is sent beside {uncommitted} that are not committed"
             ));
         }
         if change < floor {
@@ -504,7 +515,7 @@ impl World {
             Delivery::CommitAnswered { producer, result } => self.commit_answered(producer, result),
             Delivery::Expire { producer, transaction } => {
                 let state = self.broker.get(producer);
-                let open = state.transaction == transaction && !state.open.is_empty();
+                let open = state.transaction == transaction && state.open > 0;
                 if open && state.epoch == self.broker.epoch {
                     self.note(format_args!("the transaction of producer {producer} took too long"));
                     self.broker.epoch += 1;
@@ -627,21 +638,19 @@ impl World {
         }
     }
 
-    /// Tells the ledger how a record fared; of a transaction only failures are told.
+    /// Tells the ledger how a record fared.
     fn report(&mut self, producer: u64, item: Item, error: Option<DeliveryErrorKind>) {
         let process = self.broker.process(producer);
-        let once = self.is_exactly_once();
         match error {
             Some(kind) => {
                 if self.step(process, format_args!("report {} failed: {kind:?}", item.seq.0)) {
                     self.broker.get(producer).acks.failed(item.seq, failed(kind));
                 }
             }
-            None if once => {}
             None => {
                 if self.step(process, format_args!("ack {}", item.seq.0)) {
                     let state = self.broker.get(producer);
-                    state.open.remove(&item.seq.0);
+                    state.in_flight.remove(&item.seq.0);
                     state.acks.acked(item.seq);
                 }
             }
@@ -711,10 +720,11 @@ impl World {
         let state = self.broker.get(producer);
         let Some((seq, _)) = state.commit.take() else { return };
         if result.is_ok() {
-            let first = state.open.keys().next().map_or(seq, |first| Seq(*first));
-            state.open.clear();
+            state.open = 0;
             state.transaction += 1;
-            state.acks.acked_through(first, seq);
+            // The position itself is no record of the simulation's.
+            state.acks.acked(seq);
+            state.acks.committed_through(seq);
         } else {
             state.broken = true;
         }

@@ -19,6 +19,9 @@ use crate::relay::parts::Parts;
 use crate::sink::{KafkaSinkError, SendError, Sink, SinkError};
 use crate::source::{LogChannel, PostgresError, SourceError, SourceOptions};
 
+/// How long records may wait for a commit.
+const COMMITS_WITHIN: Duration = Duration::from_secs(30);
+
 /// What each part of a process knows: who it is, and what time it is in the world.
 #[derive(Clone)]
 pub(super) struct Place {
@@ -189,8 +192,8 @@ impl Sink for SimulatedSink {
         Ok(())
     }
 
-    fn commits(&self) -> bool {
-        self.commits
+    fn commits_within(&self) -> Option<Duration> {
+        self.commits.then_some(COMMITS_WITHIN)
     }
 
     fn commit(&mut self, seq: Seq, position: &Position) {

@@ -134,6 +134,7 @@ impl Scenario {
             dead_letter.oversized = rng.pick(&[OversizedDeadLetter::Halt, OversizedDeadLetter::Stub]);
         }
         let config::Sink::Kafka(kafka) = &mut pipeline.sink;
+        kafka.exactly_once = mode == Mode::ExactlyOnce;
         kafka.on_fenced = rng.pick(&[OnFenced::StandBy, OnFenced::Stop]);
         Self {
             seed,

@@ -23,7 +23,8 @@ impl Bench {
 
     /// The commit went through: everything up to its seq is durable, and more may be sent.
     fn committed(&self, first: u64, seq: Seq) {
-        self.acks.acked_through(Seq(first), seq);
+        (first..=seq.0).for_each(|seq| self.acks.acked(Seq(seq)));
+        self.acks.committed_through(seq);
         self.sink.0.lock().unwrap().ready.push_back(Ok(()));
     }
 
@@ -83,17 +84,35 @@ async fn nothing_is_sent_while_a_commit_is_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_acked_makes_room_for_more_of_its_transaction() {
+    let bench = start("", 0, committing());
+    let begun = Instant::now();
+    bench.give(committed_at(i64::MAX, batch(1..=150, None))).await;
+    assert_eq!(bench.sent(100).await.len(), 100, "so many may be in flight");
+    (0..100).for_each(|seq| bench.acks.acked(Seq(seq)));
+    assert_eq!(bench.sent(150).await.len(), 150);
+    assert_eq!(bench.commit(0).await, (Seq(150), None));
+    assert!(begun.elapsed() < bench.interval, "nothing but acks was waited for");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_full_ledger_is_committed_inside_a_batch_at_the_last_event_that_was_sent() {
-    // The ledger holds 100.
+    // Without a commit there may be 250.
     let mut bench = start("", 0, committing());
-    bench.give(batch(1..=150, None)).await;
-    assert_eq!(bench.commit(0).await, (Seq(100), Some(100)));
-    bench.committed(0, Seq(100));
-    assert_eq!(bench.acked_change().await, Some(100));
-    assert_eq!(bench.commit(1).await, (Seq(151), None));
-    bench.committed(101, Seq(151));
+    let begun = Instant::now();
+    bench.give(committed_at(i64::MAX, batch(1..=300, None))).await;
+    for count in [100, 200, 250] {
+        assert_eq!(bench.sent(count).await.len(), count);
+        (0..count).for_each(|seq| bench.acks.acked(Seq(seq as u64)));
+    }
+    assert_eq!(bench.commit(0).await, (Seq(250), Some(250)));
+    assert!(begun.elapsed() < bench.interval, "it waited for the interval");
+    bench.committed(250, Seq(250));
+    assert_eq!(bench.acked_change().await, Some(250));
+    assert_eq!(bench.commit(1).await, (Seq(301), None));
+    bench.committed(251, Seq(301));
     assert_eq!(bench.acked_change().await, None);
-    assert_eq!(bench.status.snapshot().totals.published, 150);
+    assert_eq!(bench.status.snapshot().totals.published, 300);
 }
 
 #[tokio::test(start_paused = true)]

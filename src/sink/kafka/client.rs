@@ -276,9 +276,7 @@ impl ProducerContext for Context {
                 self.acks.failed(seq, without_offset(message.topic()));
             }
             Ok(_) => {
-                if !self.transactional {
-                    self.acks.acked(seq);
-                }
+                self.acks.acked(seq);
                 let unreachable = &self.pulse.unreachable;
                 if unreachable.load(Ordering::Relaxed) && unreachable.swap(false, Ordering::Relaxed) {
                     self.report(None);

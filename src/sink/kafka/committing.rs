@@ -43,8 +43,6 @@ pub(super) struct Transactions {
     transactional_id: String,
     /// How old a transaction may become.
     timeout: Duration,
-    /// The first seq taken since the last commit.
-    first: Option<Seq>,
     /// Whether anything was produced that is not known to be committed.
     open: bool,
     under_way: Option<UnderWay>,
@@ -63,7 +61,7 @@ struct UnderWay {
 #[derive(Debug, Clone, Copy)]
 enum Call {
     Init,
-    Commit { first: Seq, last: Seq },
+    Commit { last: Seq },
 }
 
 impl Call {
@@ -107,7 +105,6 @@ impl Transactions {
             timeout: transaction_timeout(kafka),
             positions,
             transactional_id: kafka.transactional_id.clone(),
-            first: None,
             open: false,
             under_way: None,
             failed: None,
@@ -116,9 +113,13 @@ impl Transactions {
     }
 
     /// A record was taken.
-    pub(super) fn taken(&mut self, seq: Seq) {
+    pub(super) fn taken(&mut self) {
         self.open = true;
-        self.first.get_or_insert(seq);
+    }
+
+    /// How long what was taken may wait for a commit: the commit itself has as long again before the brokers end the transaction.
+    pub(super) fn commit_within(&self) -> Duration {
+        self.timeout / 2
     }
 
     /// Whether something waits for a commit.
@@ -134,14 +135,13 @@ impl Transactions {
 
     /// Begins to commit what was taken, and the position.
     pub(super) fn commit(&mut self, producer: &SharedProducer, seq: Seq, position: &Position) {
-        let first = self.first.take().unwrap_or(seq);
         if let Err(error) = self.produce(producer, seq, position) {
             self.failed = Some(error);
             return;
         }
         self.open = true;
         // After that long the brokers have ended the transaction, or never heard of it.
-        self.call(Call::Commit { first, last: seq }, producer, Some(self.timeout));
+        self.call(Call::Commit { last: seq }, producer, Some(self.timeout));
     }
 
     fn produce(&self, producer: &SharedProducer, seq: Seq, position: &Position) -> Result<(), KafkaSinkError> {
@@ -213,10 +213,10 @@ impl Transactions {
         self.under_way = Some(UnderWay { call, task });
     }
 
-    /// Waits until no call is under way, and acks what it committed. Cancel safe.
+    /// Waits until no call is under way, and reports what it committed. Cancel safe.
     ///
     /// # Errors
-    /// It failed, or nobody knows: what was taken is not acked. The next `init` settles it.
+    /// It failed, or nobody knows: what was taken is not committed for all we know. The next `init` settles it.
     pub(super) async fn settled(&mut self, producer: &SharedProducer, acks: &Acks) -> Result<(), KafkaSinkError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -229,10 +229,10 @@ impl Transactions {
         self.under_way = None;
         match (ended, call) {
             (Ok(Ok(())), Call::Init) => Ok(()),
-            (Ok(Ok(())), Call::Commit { first, last }) => {
+            (Ok(Ok(())), Call::Commit { last }) => {
                 self.open = false;
                 failpoint::hit("after_commit");
-                acks.acked_through(first, last);
+                acks.committed_through(last);
                 Ok(())
             }
             (Ok(Err(error)), call) => match producer.context().refusal() {

@@ -277,8 +277,8 @@ impl Sink for KafkaSink {
         Ok(())
     }
 
-    fn commits(&self) -> bool {
-        self.transactions.is_some()
+    fn commits_within(&self) -> Option<Duration> {
+        self.transactions.as_ref().map(Transactions::commit_within)
     }
 
     fn commit(&mut self, seq: Seq, position: &Position) {
@@ -326,7 +326,7 @@ impl Sink for KafkaSink {
         context.pulse.outstanding.fetch_add(1, Ordering::AcqRel);
         let Err((error, _)) = self.producer.send(message(&record, opaque)) else {
             if let Some(transactions) = &mut self.transactions {
-                transactions.taken(seq);
+                transactions.taken();
             }
             return Ok(());
         };
