@@ -77,6 +77,10 @@ impl<C: ConsumerContext + 'static> Reader<C> {
 /// librdkafka's, owned.
 struct Queue(NonNull<bindings::rd_kafka_queue_t>);
 
+// SAFETY: librdkafka locks its queues itself: any thread may use and destroy them.
+#[expect(unsafe_code, reason = "a reader is closed on another thread")]
+unsafe impl Send for Queue {}
+
 #[expect(unsafe_code, reason = "a queue of librdkafka's is given back by its own function")]
 impl Drop for Queue {
     fn drop(&mut self) {
