@@ -26,7 +26,7 @@ use crate::telemetry::histogram::Histogram;
 const GATHERING: usize = 1024;
 /// A relay that is full and woken by the first of a batch's acks would send one event, and be woken by the next: for each event
 /// three threads would wake one another, and the sink's batches be tiny.
-const GATHER: Duration = Duration::from_millis(1);
+pub(super) const GATHER: Duration = Duration::from_millis(1);
 
 /// Numbers the records of one sink's life, from 0 without gaps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -413,10 +413,15 @@ impl Ledger {
 
     /// Waits until something was reported; while much is in flight for a moment longer, so that reports gather. Cancel safe.
     pub async fn changed(&self) {
-        if self.unacked_count() >= GATHERING {
+        if self.gathers() {
             sleep(GATHER).await;
         }
         self.shared.changed.notified().await;
+    }
+
+    /// Whether so much is in flight that reports are to gather.
+    pub fn gathers(&self) -> bool {
+        self.unacked_count() >= GATHERING
     }
 
     pub fn is_empty(&self) -> bool {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Delivery, ErrorPolicies, ErrorPolicy};
@@ -290,7 +290,8 @@ impl<S: Sink> Relay<S> {
                     Some(batch) => self.take(batch),
                     None => source_ended = true,
                 },
-                ready = self.sink.ready(), if self.sink_busy => match ready {
+                ready = ready_or_reported(&mut self.sink, self.sink_busy, self.ledger.gathers()) => match ready {
+                    // A look at what was reported follows.
                     Ok(()) => self.sink_busy = false,
                     // The record that waits is the culprit.
                     Err(SinkError::Delivery(error)) if error.kind.is_record() => {
@@ -337,6 +338,7 @@ impl<S: Sink> Relay<S> {
 
     /// Takes acks and failures: moves the watermark, and ends where a delivery failed.
     fn settle(&mut self, acked: &watch::Sender<Option<Position>>) -> Option<End> {
+        self.sink.take_reports();
         self.move_watermark(acked);
         if self.ledger.event_count() == 0 {
             self.alone = None;
@@ -626,6 +628,19 @@ impl<S: Sink> Relay<S> {
             }
         });
     }
+}
+
+/// Waits until a sink that gave a record back may be asked again, or until one that is not busy has something to report; for a
+/// moment longer where reports are to gather. Cancel safe.
+async fn ready_or_reported(sink: &mut impl Sink, busy: bool, gather: bool) -> Result<(), SinkError> {
+    if busy {
+        return sink.ready().await;
+    }
+    if gather {
+        sleep(in_flight::GATHER).await;
+    }
+    sink.reported().await;
+    Ok(())
 }
 
 /// How many of so many events are sent at once while the one is searched that the sink refuses: the root of their number, so

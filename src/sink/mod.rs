@@ -50,6 +50,14 @@ pub trait Sink: Send + 'static {
     /// [`SendError`] says when to try again, or that this record will never be taken.
     fn send(&mut self, seq: Seq, record: Record) -> Result<(), SendError>;
 
+    /// Makes the reports that are due, of a sink that leaves it to whoever sends.
+    fn take_reports(&mut self) {}
+
+    /// Waits until some are. Cancel safe.
+    fn reported(&self) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+
     /// Waits until a record that was given back may be sent again. Cancel safe.
     ///
     /// # Errors

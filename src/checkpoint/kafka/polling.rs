@@ -11,6 +11,8 @@ use rdkafka::bindings;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::RDKafkaErrorCode;
 
+use crate::sink::kafka::Queue;
+
 /// What was to be had.
 pub(super) enum Polled {
     Nothing,
@@ -39,14 +41,8 @@ pub(super) struct Reader<C: ConsumerContext + 'static> {
 
 impl<C: ConsumerContext + 'static> Reader<C> {
     /// None: the consumer has no group, which it needs to be given partitions.
-    #[expect(
-        unsafe_code,
-        reason = "the client crate keeps the offset of a partition's end to itself"
-    )]
     pub(super) fn new(consumer: BaseConsumer<C>) -> Option<Self> {
-        // SAFETY: the handle is valid for as long as `consumer` lives; the queue is ours, and is given back before that ends.
-        let queue = unsafe { bindings::rd_kafka_queue_get_consumer(consumer.client().native_ptr()) };
-        let queue = NonNull::new(queue).map(Queue)?;
+        let queue = Queue::of_consumer(consumer.client())?;
         Some(Self { queue, consumer })
     }
 
@@ -56,11 +52,14 @@ impl<C: ConsumerContext + 'static> Reader<C> {
     }
 
     /// What comes next within this time, to the millisecond.
-    #[expect(unsafe_code, reason = "see above")]
+    #[expect(
+        unsafe_code,
+        reason = "the client crate keeps the offset of a partition's end to itself"
+    )]
     pub(super) fn poll(&self, timeout: Duration) -> Polled {
         let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
         // SAFETY: the queue lives; the event, if there is one, is ours.
-        let event = unsafe { bindings::rd_kafka_queue_poll(self.queue.0.as_ptr(), timeout_ms) };
+        let event = unsafe { bindings::rd_kafka_queue_poll(self.queue.as_ptr(), timeout_ms) };
         let Some(event) = NonNull::new(event).map(Event) else {
             return Polled::Nothing;
         };
@@ -71,21 +70,6 @@ impl<C: ConsumerContext + 'static> Reader<C> {
             // Of the group, which is not used, and of the client's log.
             _ => Polled::Nothing,
         }
-    }
-}
-
-/// librdkafka's, owned.
-struct Queue(NonNull<bindings::rd_kafka_queue_t>);
-
-// SAFETY: librdkafka locks its queues itself: any thread may use and destroy them.
-#[expect(unsafe_code, reason = "a reader is closed on another thread")]
-unsafe impl Send for Queue {}
-
-#[expect(unsafe_code, reason = "a queue of librdkafka's is given back by its own function")]
-impl Drop for Queue {
-    fn drop(&mut self) {
-        // SAFETY: it came from librdkafka, which left it to us, and nothing refers to it any more.
-        unsafe { bindings::rd_kafka_queue_destroy(self.0.as_ptr()) }
     }
 }
 

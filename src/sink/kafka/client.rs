@@ -10,7 +10,6 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::producer::{DeliveryResult, ProducerContext};
 use secrecy::ExposeSecret;
-use tokio::sync::Notify;
 
 use crate::config;
 use crate::relay::in_flight::{Acks, Seq};
@@ -135,9 +134,6 @@ pub(super) struct Context {
     acks: Acks,
     status: Arc<PipelineStatus>,
     pub(super) pulse: Arc<Pulse>,
-    /// Told at each delivery while somebody waits.
-    pub(super) delivered: Notify,
-    pub(super) waiting: AtomicBool,
     /// The last trouble said, so that it is said once.
     trouble: Mutex<Option<String>>,
     pub(super) asking: Asking,
@@ -155,8 +151,6 @@ impl Context {
             acks,
             status,
             pulse: Arc::default(),
-            delivered: Notify::new(),
-            waiting: AtomicBool::new(false),
             trouble: Mutex::new(None),
             asking,
             transactional,
@@ -264,10 +258,10 @@ fn without_addresses(reason: &str) -> &str {
 impl ProducerContext for Context {
     type DeliveryOpaque = usize;
 
-    /// Called on the poll thread: in order within a partition, and never at once for two messages.
+    /// Called by who takes reports: in order within a partition, and never at once for two messages.
     fn delivery(&self, result: &DeliveryResult<'_>, opaque: usize) {
         self.pulse.reports.fetch_add(1, Ordering::Relaxed);
-        self.pulse.outstanding.fetch_sub(1, Ordering::SeqCst);
+        self.pulse.outstanding.fetch_sub(1, Ordering::AcqRel);
         let seq = Seq((opaque & !POSITION) as u64);
         match result {
             // What has no offset was taken for a repetition by the broker: see `without_offset`.
@@ -288,9 +282,6 @@ impl ProducerContext for Context {
                 self.acks.failed(seq, position_error(error, message.topic()));
             }
             Err((error, message)) => self.acks.failed(seq, delivery_error(error, message.topic())),
-        }
-        if self.waiting.load(Ordering::SeqCst) {
-            self.delivered.notify_one();
         }
     }
 }

@@ -164,11 +164,11 @@ impl Transactions {
         let Err((error, _)) = producer.send(message) else {
             return Ok(());
         };
-        context.pulse.outstanding.fetch_sub(1, Ordering::SeqCst);
+        context.pulse.outstanding.fetch_sub(1, Ordering::AcqRel);
         let code = error.rdkafka_error_code();
         let cause = match code {
             // A transaction that has failed takes nothing more, and lets none begin: that call says why it failed.
-            Some(RDKafkaErrorCode::State | RDKafkaErrorCode::Fatal) => transaction::begin(producer).err(),
+            Some(RDKafkaErrorCode::State | RDKafkaErrorCode::Fatal) => transaction::begin(&**producer).err(),
             _ => None,
         };
         let cause = cause.unwrap_or_else(|| error.into());
@@ -208,7 +208,7 @@ impl Transactions {
             if known.is_ok() && is_told {
                 context.report(None);
             }
-            known.and_then(|()| transaction::begin(&producer))
+            known.and_then(|()| transaction::begin(&*producer))
         });
         self.under_way = Some(UnderWay { call, task });
     }
@@ -263,7 +263,7 @@ impl Transactions {
         }
         let producer = Arc::clone(producer);
         let aborted = tokio::task::spawn_blocking(move || {
-            transaction::abort(&producer, deadline.saturating_duration_since(Instant::now()))
+            transaction::abort(&*producer, deadline.saturating_duration_since(Instant::now()))
         });
         match aborted.await {
             Ok(Ok(())) => {}

@@ -14,6 +14,8 @@ mod committing;
 mod error;
 mod preflight;
 mod producer;
+mod queue;
+mod reports;
 mod topics;
 mod transaction;
 
@@ -42,6 +44,7 @@ use super::{DeliveryError, DeliveryErrorKind, RecordFault, SendError, Sink, Sink
 use client::wanted_batch_size;
 use committing::Transactions;
 use producer::{Settings, SharedProducer};
+use reports::Reports;
 use topics::{Topic, batch_len, prepare};
 
 pub(crate) use asking::Asking;
@@ -51,6 +54,7 @@ pub use committing::Positions;
 pub use error::KafkaSinkError;
 pub(crate) use error::{client_reason, refusal_remedy};
 pub use preflight::preflight;
+pub(crate) use queue::Queue;
 pub(crate) use topics::Admin;
 pub use topics::UnknownTopics;
 pub(crate) use transaction::{
@@ -79,6 +83,7 @@ pub struct KafkaSinkParts {
 pub struct KafkaSink {
     settings: Settings,
     producer: SharedProducer,
+    reports: Reports,
     transactions: Option<Transactions>,
     unknown_topics: Arc<UnknownTopics>,
     admin: Arc<Admin>,
@@ -127,12 +132,13 @@ impl KafkaSink {
             config: Arc::clone(&config),
         };
         let batch_size = wanted_batch_size(&config).min(batch_limit.load(Ordering::Relaxed));
-        let producer = settings.make(batch_size)?;
+        let (producer, reports) = settings.make(batch_size)?;
         let probe = settings.probe(&producer);
         let admin = Admin::new(&config).map_err(|error| error::client_error(&error))?;
         Ok(Self {
             settings,
             producer,
+            reports,
             transactions,
             unknown_topics: Arc::new(unknown_topics),
             admin: Arc::new(admin),
@@ -169,13 +175,13 @@ impl KafkaSink {
 
     /// Waits until fewer records than `count` are on their way. Cancel safe.
     async fn fewer_outstanding_than(&self, count: usize) {
-        let context = self.producer.context();
-        // In one order with the callback's decrement and look: whoever comes second sees the other.
-        context.waiting.store(true, Ordering::SeqCst);
-        while context.pulse.outstanding.load(Ordering::SeqCst) >= count {
-            context.delivered.notified().await;
+        loop {
+            self.reports.take();
+            if self.producer.context().pulse.outstanding.load(Ordering::Acquire) < count {
+                return;
+            }
+            self.reports.arrived().await;
         }
-        context.waiting.store(false, Ordering::SeqCst);
     }
 
     fn fatal_error(&self) -> Option<KafkaSinkError> {
@@ -228,8 +234,9 @@ impl KafkaSink {
         }
         // A new producer starts a new sequence: it may not overtake what the old one has on its way.
         self.fewer_outstanding_than(1).await;
-        let made = self.settings.make(batch_size)?;
-        let old = std::mem::replace(&mut self.producer, made);
+        let (producer, reports) = self.settings.make(batch_size)?;
+        self.reports = reports;
+        let old = std::mem::replace(&mut self.producer, producer);
         self.probe.abort();
         self.probe = self.settings.probe(&self.producer);
         self.batch_size = batch_size;
@@ -269,10 +276,12 @@ impl Sink for KafkaSink {
             return Ok(());
         };
         // Before anybody is shut out: an instance that may not write need not end another's work.
-        self.checkpoint_topic(&transactions.positions.topic).await?;
+        let ready = self.checkpoint_topic(&transactions.positions.topic);
+        self.reports.during(ready).await?;
         if let Some(transactions) = &mut self.transactions {
             transactions.init(&self.producer);
-            transactions.settled(&self.producer, &self.settings.acks).await?;
+            let settled = transactions.settled(&self.producer, &self.settings.acks);
+            self.reports.during(settled).await?;
         }
         Ok(())
     }
@@ -330,7 +339,7 @@ impl Sink for KafkaSink {
             }
             return Ok(());
         };
-        context.pulse.outstanding.fetch_sub(1, Ordering::SeqCst);
+        context.pulse.outstanding.fetch_sub(1, Ordering::AcqRel);
         if error == KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull) {
             self.queue_full = true;
             return Err(SendError::NotReady(Box::new(record)));
@@ -353,10 +362,19 @@ impl Sink for KafkaSink {
         }
     }
 
+    fn take_reports(&mut self) {
+        self.reports.take();
+    }
+
+    async fn reported(&self) {
+        self.reports.arrived().await;
+    }
+
     async fn ready(&mut self) -> Result<(), SinkError> {
         loop {
             if let Some(transactions) = &mut self.transactions {
-                transactions.settled(&self.producer, &self.settings.acks).await?;
+                let settled = transactions.settled(&self.producer, &self.settings.acks);
+                self.reports.during(settled).await?;
             }
             if let Some(error) = self.fatal_error() {
                 return Err(error.into());
@@ -366,7 +384,7 @@ impl Sink for KafkaSink {
             }
             if let Some(Preparing { name, task }) = &mut self.preparing {
                 let name = Arc::clone(name);
-                let result = task.await;
+                let result = self.reports.during(task).await;
                 self.preparing = None;
                 match result {
                     Ok(Ok(topic)) => {
@@ -417,7 +435,7 @@ impl Sink for KafkaSink {
                 .await
                 .is_ok(),
             Some(transactions) => {
-                transactions.end(&self.producer, deadline).await;
+                self.reports.during(transactions.end(&self.producer, deadline)).await;
                 !transactions.is_open()
             }
         };

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use rdkafka::producer::{Producer as _, ThreadedProducer};
+use rdkafka::producer::{BaseProducer, Producer as _};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -16,13 +16,14 @@ use super::RETRY;
 use super::asking::Asking;
 use super::client::{Context, Pulse, no_answer, producer_config};
 use super::error::{KafkaSinkError, client_error};
+use super::reports::Reports;
 
 const PROBE: Duration = Duration::from_secs(3);
 /// After so long without a report the brokers are asked.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Its delivery reports come on a thread of its own.
-pub(super) type Producer = ThreadedProducer<Context>;
+/// Its reports are taken by [`Reports`].
+pub(super) type Producer = BaseProducer<Context>;
 
 /// Shared with the threads that wait for brokers.
 pub(super) type SharedProducer = Arc<Producer>;
@@ -38,9 +39,11 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    /// Must be called within a runtime.
+    ///
     /// # Errors
     /// When `client_conf` does not fit librdkafka.
-    pub(super) fn make(&self, batch_size: u64) -> Result<SharedProducer, KafkaSinkError> {
+    pub(super) fn make(&self, batch_size: u64) -> Result<(SharedProducer, Reports), KafkaSinkError> {
         let context = Context::new(
             self.acks.clone(),
             Arc::clone(&self.status),
@@ -50,7 +53,11 @@ impl Settings {
         let producer: Producer = producer_config(&self.config, self.max_events, batch_size, self.transactional)
             .create_with_context(context)
             .map_err(|error| client_error(&error))?;
-        Ok(Arc::new(producer))
+        let producer = Arc::new(producer);
+        let reports = Reports::of(&producer).map_err(|error| KafkaSinkError::Client {
+            reason: error.to_string(),
+        })?;
+        Ok((producer, reports))
     }
 
     /// Looks after a producer until it is gone. Must be called within a runtime.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::bindings;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::producer::{Producer, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{Producer, ProducerContext};
 
 /// How long one call waits before it is looked whether it is still wanted.
 pub(crate) const SLICE: Duration = Duration::from_secs(1);
@@ -87,26 +87,20 @@ impl From<KafkaError> for TransactionError {
 }
 
 /// Ends what older producers with the same id have open, and shuts them out. Before anything else, once.
-pub(crate) fn init<C>(producer: &ThreadedProducer<C>, timeout: Duration) -> Result<(), TransactionError>
-where
-    C: ProducerContext + 'static,
-{
+pub(crate) fn init<C: ProducerContext>(producer: &impl Producer<C>, timeout: Duration) -> Result<(), TransactionError> {
     Ok(producer.init_transactions(timeout)?)
 }
 
 /// Begins the next transaction. No broker hears of it before the first record.
-pub(crate) fn begin<C>(producer: &ThreadedProducer<C>) -> Result<(), TransactionError>
-where
-    C: ProducerContext + 'static,
-{
+pub(crate) fn begin<C: ProducerContext>(producer: &impl Producer<C>) -> Result<(), TransactionError> {
     Ok(producer.begin_transaction()?)
 }
 
 /// Drops what the transaction holds. Records on their way are waited for.
-pub(crate) fn abort<C>(producer: &ThreadedProducer<C>, timeout: Duration) -> Result<(), TransactionError>
-where
-    C: ProducerContext + 'static,
-{
+pub(crate) fn abort<C: ProducerContext>(
+    producer: &impl Producer<C>,
+    timeout: Duration,
+) -> Result<(), TransactionError> {
     Ok(producer.abort_transaction(timeout)?)
 }
 
@@ -117,10 +111,10 @@ where
     unsafe_code,
     reason = "the client crate has no other way to flush without its 100 ms"
 )]
-pub(crate) fn flush<C>(producer: &ThreadedProducer<C>, timeout: Duration) -> Result<(), TransactionError>
-where
-    C: ProducerContext + 'static,
-{
+pub(crate) fn flush<C: ProducerContext>(
+    producer: &impl Producer<C>,
+    timeout: Duration,
+) -> Result<(), TransactionError> {
     // SAFETY: the handle is valid for as long as `producer` lives, which is borrowed over the call, and librdkafka's
     // handles may be used by several threads at once.
     let code = unsafe { bindings::rd_kafka_flush(producer.client().native_ptr(), timeout_ms(timeout)) };
@@ -146,10 +140,10 @@ fn timeout_ms(timeout: Duration) -> i32 {
     unsafe_code,
     reason = "the client crate has no other way to commit without its 100 ms"
 )]
-pub(crate) fn commit<C>(producer: &ThreadedProducer<C>, timeout: Duration) -> Result<(), TransactionError>
-where
-    C: ProducerContext + 'static,
-{
+pub(crate) fn commit<C: ProducerContext>(
+    producer: &impl Producer<C>,
+    timeout: Duration,
+) -> Result<(), TransactionError> {
     // SAFETY: the handle is valid for as long as `producer` lives, which is borrowed over the call, and librdkafka's
     // handles may be used by several threads at once.
     let error = unsafe { bindings::rd_kafka_commit_transaction(producer.client().native_ptr(), timeout_ms(timeout)) };

@@ -24,6 +24,7 @@ mod group;
 mod held;
 mod lock;
 mod monitor;
+mod pace;
 mod packet;
 mod place;
 mod preflight;

@@ -22,6 +22,7 @@ use super::client::Started;
 use super::endpoint::Endpoint;
 use super::error::MysqlError;
 use super::monitor::Watched;
+use super::pace::Pace;
 use super::packet::{HEADER_BYTES, MAX_PAYLOAD, payload_len};
 use super::progress::{Progress, Reached};
 use super::refusal::refusal;
@@ -33,8 +34,6 @@ const TICK: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_secs(30);
 /// Before the first event the server looks for where to begin, and says nothing.
 const SEARCH: Duration = Duration::from_secs(600);
-/// A read of this size says that more is waiting.
-const BACKLOG_READ: usize = 16 << 10;
 const IDLE_CHUNK: usize = 16 << 10;
 const BUSY_CHUNK: usize = 256 << 10;
 /// Packets up to here are read whole; larger ones are taken in pieces as they come, so that memory grows with what came.
@@ -62,7 +61,7 @@ pub(super) struct Stream {
     message_limit: u64,
     /// A large event on its way in.
     large: Option<Large>,
-    last_read: usize,
+    pace: Pace,
     heard: Instant,
     timer: Interval,
     /// The server has accepted where the stream begins, and operators were told so.
@@ -132,7 +131,7 @@ impl Stream {
             assembler,
             message_limit: options.config.max_message_bytes,
             large: None,
-            last_read: 0,
+            pace: Pace::new(Instant::now()),
             heard: Instant::now(),
             timer,
             begun: false,
@@ -213,9 +212,9 @@ impl Stream {
                     }
                     self.watch_progress(&watched, log)?;
                 }
-                read = read(&mut self.transport, &mut self.buffer, self.last_read) => {
-                    self.last_read = read?;
+                read = read(&mut self.transport, &mut self.buffer, self.pace.is_busy()) => {
                     self.heard = Instant::now();
+                    self.pace.read(read?, self.heard);
                 }
             }
         };
@@ -437,8 +436,7 @@ enum HandOver {
 }
 
 /// Cancel safe: what was read is in the buffer.
-async fn read(transport: &mut Transport, buffer: &mut BytesMut, last_read: usize) -> Result<usize, MysqlError> {
-    let busy = last_read >= BACKLOG_READ;
+async fn read(transport: &mut Transport, buffer: &mut BytesMut, busy: bool) -> Result<usize, MysqlError> {
     let reading = |source| MysqlError::Io {
         action: "read from the server",
         source,

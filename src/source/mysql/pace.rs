@@ -1,0 +1,70 @@
+//! How much comes from the server: whether there is a backlog, in which received data is to gather.
+//!
+//! The server writes each small transaction by itself, and a read gives little however many are waiting. So it is not one
+//! read alone that tells.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// A read of this size says that more is waiting.
+const BACKLOG_READ: usize = 16 << 10;
+/// So much within so long says the same: some twenty thousand small transactions a second.
+const BACKLOG_PACE: usize = 32 << 10;
+const PACE_WINDOW: Duration = Duration::from_millis(4);
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Pace {
+    last_read: usize,
+    since: Instant,
+    bytes: usize,
+    is_high: bool,
+}
+
+impl Pace {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            last_read: 0,
+            since: now,
+            bytes: 0,
+            is_high: false,
+        }
+    }
+
+    pub(super) fn read(&mut self, bytes: usize, now: Instant) {
+        self.last_read = bytes;
+        self.bytes = self.bytes.saturating_add(bytes);
+        let elapsed = now.saturating_duration_since(self.since);
+        if elapsed >= PACE_WINDOW {
+            // A window that was long for want of data ends below, whatever came in it.
+            self.is_high = self.bytes >= BACKLOG_PACE && elapsed < 2 * PACE_WINDOW;
+            (self.since, self.bytes) = (now, 0);
+        }
+    }
+
+    /// Whether it is so much that received data is to gather.
+    pub(super) fn is_busy(&self) -> bool {
+        self.is_high || self.last_read >= BACKLOG_READ
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pace_is_high_by_one_large_read_or_by_many_small_ones_in_a_row() {
+        let begun = Instant::now();
+        let after = |micros| begun + Duration::from_micros(micros);
+        let mut pace = Pace::new(begun);
+        (1..=100).for_each(|read| pace.read(400, after(read * 1000)));
+        assert!(!pace.is_busy(), "a thousand a second");
+        (1..=100).for_each(|read| pace.read(400, after(100_000 + read * 40)));
+        assert!(pace.is_busy(), "twenty-five a millisecond");
+        pace.read(400, after(200_000));
+        assert!(!pace.is_busy(), "a pause");
+        pace.read(BACKLOG_READ, after(201_000));
+        assert!(pace.is_busy(), "one read that found much");
+    }
+}
