@@ -384,7 +384,8 @@ impl Stream {
                     show_notice(&notice);
                 }
                 b'S' => {}
-                b'c' => return Err(PostgresError::ShuttingDown),
+                // A server that shuts down says the second, and not the first, to whoever has confirmed all that there is.
+                b'c' | b'C' => return Err(PostgresError::ShuttingDown),
                 tag => {
                     return Err(PostgresError::Unexpected {
                         found: format!("a frame with tag `{}`", char::from(tag).escape_default()),

@@ -372,6 +372,15 @@ async fn a_server_that_shuts_down_is_left_though_the_sink_is_stuck() {
     assert!(matches!(peer.stream.await.unwrap(), Err(PostgresError::ShuttingDown)));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_server_that_ends_the_stream_is_shutting_down() {
+    for farewell in [frame(b'c', b""), frame(b'C', b"COPY 0\0")] {
+        let error = start(4).error_after(&farewell).await;
+        assert!(matches!(error, PostgresError::ShuttingDown), "{error}");
+        assert_eq!(error.recovery(), crate::source::Recovery::Retry);
+    }
+}
+
 /// The server as the monitor sees it now.
 fn seen(log_end: u64, walsender: Walsender) -> Observed {
     Observed {
