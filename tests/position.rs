@@ -316,6 +316,36 @@ fn a_position_that_was_set_is_where_the_pipeline_goes_on(db: Db) {
     assert_eq!(values, ["1", "3"]);
 }
 
+#[test]
+fn a_gap_that_was_accepted_with_a_position_is_said_and_counted_by_the_start_from_it_and_by_none_after() {
+    for checkpoint in [ANY_OUTBOX.to_owned(), kept_in_kafka(false), kept_in_kafka(true)] {
+        let bed = Bed::new(Db::Postgres);
+        let mut relay = bed.relay(&checkpoint);
+        relay.start();
+        relay.wait_ready();
+        relay.sigterm();
+        assert_eq!(relay.wait_exit(DEADLINE), 0);
+        bed.app().emit(&Event::of("1").key("1"));
+        let place = Place::behind_the_log(&bed);
+        let arguments: Vec<&str> = place.arguments.iter().map(String::as_str).collect();
+        done(&relay, "", "set", &[&arguments[..], &["--accept-gap"]].concat());
+        for (payload, accepted) in [("2", 1.0), ("3", 0.0)] {
+            relay.start();
+            bed.app().emit(&Event::of(payload).key("1"));
+            relay.wait_published(1);
+            assert_eq!(
+                relay.metric("tailpost_accepted_gaps_total", &[]),
+                accepted,
+                "{checkpoint}"
+            );
+            let is_said = relay.log().contains("the position was set by hand");
+            assert_eq!(is_said, accepted > 0.0, "{checkpoint}\n{}", relay.log());
+            relay.sigterm();
+            assert_eq!(relay.wait_exit(DEADLINE), 0);
+        }
+    }
+}
+
 /// The bed's events with the checkpoint in a topic of the bed's own, at least once or exactly once.
 fn kept_in_kafka(exactly_once: bool) -> String {
     let checkpoint = "spec:\n  checkpoint: {type: kafka, config: {topic: <name>.positions, replication_factor: 1}}\n";

@@ -14,6 +14,9 @@ pub struct Document {
     pub pipeline: String,
     pub source: String,
     pub position: Position,
+    /// An operator set the position by hand, and answers for what is missing before it. The next save says so no more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gap_accepted: bool,
 }
 
 /// Read first: of a later version nothing else is known.
@@ -46,6 +49,15 @@ impl Document {
             pipeline: pipeline.to_owned(),
             source: source.to_owned(),
             position: position.clone(),
+            gap_accepted: false,
+        }
+    }
+
+    /// Of a position that an operator names, whose word is that events before it may be missing.
+    pub(super) fn by_hand(pipeline: &str, source: &str, position: &Position) -> Self {
+        Self {
+            gap_accepted: true,
+            ..Self::new(pipeline, source, position)
         }
     }
 

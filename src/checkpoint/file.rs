@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::position::Position;
 
+use super::GapWord;
 use super::document::{Document, DocumentError, VERSION};
 use super::{CheckpointError, CheckpointStore};
 
@@ -62,6 +63,7 @@ pub struct FileStore {
     path: PathBuf,
     pipeline: String,
     source: String,
+    gap: GapWord,
     /// Held, not used: closing it frees the lock.
     _lock: File,
 }
@@ -103,6 +105,7 @@ impl FileStore {
             path: Self::path_in(folder, pipeline),
             pipeline: pipeline.to_owned(),
             source: source.to_owned(),
+            gap: GapWord::default(),
             _lock: lock,
         })
     }
@@ -142,16 +145,35 @@ impl FileStore {
         }
     }
 
+    /// Saves a position that an operator names: [`Store::set`].
+    ///
+    /// # Errors
+    /// As saving has them.
+    pub async fn set(&mut self, position: &Position) -> Result<(), FileStoreError> {
+        self.keep(Document::by_hand(&self.pipeline, &self.source, position))
+            .await
+    }
+
+    async fn keep(&self, document: Document) -> Result<(), FileStoreError> {
+        let (folder, path) = (self.folder.clone(), self.path.clone());
+        let written = tokio::task::spawn_blocking(move || write(&folder, &path, &document.to_text()?));
+        let written = written.await.unwrap_or_else(|panic| Err(io::Error::other(panic)));
+        written.map_err(|source| FileStoreError::Save {
+            path: self.path.clone(),
+            source,
+        })
+    }
+
     /// What a process saved last that may still run: without the lock.
     ///
     /// # Errors
     /// As loading it has them.
     pub fn peek(folder: &Path, pipeline: &str, source: &str) -> Result<Option<Position>, FileStoreError> {
-        read(&Self::path_in(folder, pipeline), pipeline, source)
+        Ok(read(&Self::path_in(folder, pipeline), pipeline, source)?.map(|document| document.position))
     }
 }
 
-fn read(path: &Path, pipeline: &str, source: &str) -> Result<Option<Position>, FileStoreError> {
+fn read(path: &Path, pipeline: &str, source: &str) -> Result<Option<Document>, FileStoreError> {
     let text = match fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -179,7 +201,7 @@ fn read(path: &Path, pipeline: &str, source: &str) -> Result<Option<Position>, F
             expected: format!("pipeline `{pipeline}` with source `{source}`"),
         });
     }
-    Ok(Some(document.position))
+    Ok(Some(document))
 }
 
 fn write(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
@@ -194,18 +216,15 @@ fn write(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
 
 impl CheckpointStore for FileStore {
     async fn load(&mut self) -> Result<Option<Position>, CheckpointError> {
-        Ok(read(&self.path, &self.pipeline, &self.source)?)
+        Ok(self.gap.loaded(read(&self.path, &self.pipeline, &self.source)?))
     }
 
     async fn save(&mut self, position: &Position) -> Result<(), CheckpointError> {
-        let document = Document::new(&self.pipeline, &self.source, position);
-        let (folder, path) = (self.folder.clone(), self.path.clone());
-        let written = tokio::task::spawn_blocking(move || write(&folder, &path, &document.to_text()?));
-        let written = written.await.unwrap_or_else(|panic| Err(io::Error::other(panic)));
-        Ok(written.map_err(|source| FileStoreError::Save {
-            path: self.path.clone(),
-            source,
-        })?)
+        Ok(self.keep(Document::new(&self.pipeline, &self.source, position)).await?)
+    }
+
+    fn gap_accepted(&mut self) -> bool {
+        self.gap.tell()
     }
 }
 

@@ -31,6 +31,37 @@ pub trait CheckpointStore: Send + 'static {
 
     /// Saves a position. It is durable when this returns.
     fn save(&mut self, position: &Position) -> impl Future<Output = Result<(), CheckpointError>> + Send;
+
+    /// Whether an operator set the position that was loaded last, with the word that events before it may be missing. True once.
+    fn gap_accepted(&mut self) -> bool {
+        false
+    }
+}
+
+/// What was loaded of an operator's word, until it is told.
+#[derive(Debug, Default)]
+struct GapWord {
+    loaded: Option<Position>,
+    /// A life that ends before its first save loads the same again.
+    told: Option<Position>,
+}
+
+impl GapWord {
+    /// Looks at what was loaded, and gives its position.
+    fn loaded(&mut self, document: Option<Document>) -> Option<Position> {
+        let document = document?;
+        self.loaded = document.gap_accepted.then(|| document.position.clone());
+        Some(document.position)
+    }
+
+    fn tell(&mut self) -> bool {
+        let Some(position) = self.loaded.take() else {
+            return false;
+        };
+        let is_news = self.told.as_ref() != Some(&position);
+        self.told = Some(position);
+        is_news
+    }
 }
 
 /// Why a checkpoint could not be had or saved.
@@ -75,6 +106,20 @@ pub enum Store {
     Kafka(KafkaStore),
 }
 
+impl Store {
+    /// Saves a position that an operator names, whose word is that events before it may be missing: whoever goes on from there
+    /// is to say so.
+    ///
+    /// # Errors
+    /// As saving has them.
+    pub async fn set(&mut self, position: &Position) -> Result<(), CheckpointError> {
+        match self {
+            Self::File(store) => Ok(store.set(position).await?),
+            Self::Kafka(store) => Ok(store.set(position).await?),
+        }
+    }
+}
+
 impl CheckpointStore for Store {
     fn is_shared(&self) -> bool {
         match self {
@@ -94,6 +139,13 @@ impl CheckpointStore for Store {
         match self {
             Self::File(store) => store.save(position).await,
             Self::Kafka(store) => store.save(position).await,
+        }
+    }
+
+    fn gap_accepted(&mut self) -> bool {
+        match self {
+            Self::File(store) => store.gap_accepted(),
+            Self::Kafka(store) => store.gap_accepted(),
         }
     }
 }

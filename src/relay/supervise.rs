@@ -206,7 +206,7 @@ impl<P: Parts> Supervisor<P> {
             false => store.load().await?,
         };
         if let Some(from) = &from {
-            tracing::info!(position = %from, "checkpoint read");
+            self.tell_read(from, &mut store);
         }
         let mut legacy = Legacy {
             store,
@@ -425,6 +425,14 @@ impl<P: Parts> Supervisor<P> {
         }
     }
 
+    fn tell_read(&self, from: &Position, store: &mut P::Store) {
+        tracing::info!(position = %from, "checkpoint read");
+        if store.gap_accepted() {
+            tracing::warn!(position = %from, "the position was set by hand; events before it may be missing, or come again");
+            self.status.count(|totals| totals.accepted_gaps += 1);
+        }
+    }
+
     /// Waits until the source has its lock, shuts older instances out, and reads the checkpoint.
     async fn claim(
         &self,
@@ -457,7 +465,7 @@ impl<P: Parts> Supervisor<P> {
             }
         };
         match &from {
-            Some(from) => tracing::info!(position = %from, "checkpoint read"),
+            Some(from) => self.tell_read(from, store),
             None => tracing::info!("there is no checkpoint yet"),
         }
         if let Some(unsettled) = unsettled.filter(|unsettled| Some(&unsettled.position) == from.as_ref()) {

@@ -17,8 +17,8 @@ use crate::position::Position;
 use crate::sink::kafka::{Admin, client_reason, ensure_checkpoint_topic};
 use crate::sink::{DeliveryError, DeliveryErrorKind};
 
-use super::document::VERSION;
-use super::{CheckpointError, CheckpointStore};
+use super::document::{Document, VERSION};
+use super::{CheckpointError, CheckpointStore, GapWord};
 
 pub(crate) use record::{PARTITION, PositionRecord};
 
@@ -102,6 +102,7 @@ pub struct KafkaStore {
     own: Option<Own>,
     /// Whether a position is known to have been saved, by this instance or a former one.
     is_saved: bool,
+    gap: GapWord,
 }
 
 /// The store's own producer, once it has claimed. Locked on threads that may wait for brokers only.
@@ -147,6 +148,7 @@ impl KafkaStore {
                 writer: Arc::default(),
             }),
             is_saved: false,
+            gap: GapWord::default(),
         }
     }
 
@@ -164,16 +166,38 @@ impl KafkaStore {
                     true => Err(KafkaStoreError::Leaderless { topic }.into()),
                 }
             }
-            read => Ok(read?),
+            read => Ok(read?.map(|document| document.position)),
         }
     }
 
+    /// Saves a position that an operator names: [`Store::set`].
+    ///
+    /// # Errors
+    /// As saving has them.
+    pub async fn set(&mut self, position: &Position) -> Result<(), KafkaStoreError> {
+        self.keep(Document::by_hand(&self.pipeline, &self.source, position))
+            .await
+    }
+
+    async fn keep(&mut self, document: Document) -> Result<(), KafkaStoreError> {
+        // Where the sink saves, it has.
+        if let Some(own) = self.own.clone() {
+            let record = PositionRecord::of(&document).map_err(|error| KafkaStoreError::Unavailable {
+                reason: format!("save checkpoint: {error}"),
+            })?;
+            let topic = self.topic.name.clone();
+            blocking(move || own.save(&topic, &record)).await?;
+        }
+        self.is_saved = true;
+        Ok(())
+    }
+
     /// Of a topic that is there.
-    async fn read(&self) -> Result<Option<Position>, KafkaStoreError> {
+    async fn read(&self) -> Result<Option<Document>, KafkaStoreError> {
         let (kafka, topic) = (Arc::clone(&self.kafka), self.topic.name.clone());
         let key = record::key(&self.pipeline, &self.source);
         let read = blocking(move || match read::last_value(&kafka, &topic, &key)? {
-            Some(value) => record::position(&topic, &key, &value).map(Some),
+            Some(value) => record::document(&topic, &key, &value).map(Some),
             None => Ok(None),
         });
         read.await
@@ -190,7 +214,8 @@ impl CheckpointStore for KafkaStore {
             let (kafka, topic) = (Arc::clone(&self.kafka), self.topic.clone());
             blocking(move || own.claim(&kafka, &topic)).await?;
         }
-        let position = self.read().await?;
+        let read = self.read().await?;
+        let position = self.gap.loaded(read);
         if self.is_saved && position.is_none() {
             return Err(CheckpointError::from(KafkaStoreError::Vanished {
                 topic: self.topic.name.clone(),
@@ -202,19 +227,11 @@ impl CheckpointStore for KafkaStore {
     }
 
     async fn save(&mut self, position: &Position) -> Result<(), CheckpointError> {
-        let Some(own) = self.own.clone() else {
-            self.is_saved = true;
-            return Ok(());
-        };
-        let record = PositionRecord::new(&self.pipeline, &self.source, position).map_err(|error| {
-            KafkaStoreError::Unavailable {
-                reason: format!("save checkpoint: {error}"),
-            }
-        })?;
-        let topic = self.topic.name.clone();
-        blocking(move || own.save(&topic, &record)).await?;
-        self.is_saved = true;
-        Ok(())
+        Ok(self.keep(Document::new(&self.pipeline, &self.source, position)).await?)
+    }
+
+    fn gap_accepted(&mut self) -> bool {
+        self.gap.tell()
     }
 }
 

@@ -19,9 +19,17 @@ impl PositionRecord {
     /// # Errors
     /// A position that has no text, which is a fault of tailpost.
     pub(crate) fn new(pipeline: &str, source: &str, position: &Position) -> Result<Self, serde_json::Error> {
+        Self::of(&Document::new(pipeline, source, position))
+    }
+
+    /// Of a document that says more than a position.
+    ///
+    /// # Errors
+    /// As above.
+    pub(super) fn of(document: &Document) -> Result<Self, serde_json::Error> {
         Ok(Self {
-            key: key(pipeline, source),
-            value: serde_json::to_vec(&Document::new(pipeline, source, position))?,
+            key: key(&document.pipeline, &document.source),
+            value: serde_json::to_vec(document)?,
         })
     }
 }
@@ -32,7 +40,7 @@ pub(super) fn key(pipeline: &str, source: &str) -> String {
 }
 
 /// Reads the value of a record with this key.
-pub(super) fn position(topic: &str, key: &str, value: &[u8]) -> Result<Position, KafkaStoreError> {
+pub(super) fn document(topic: &str, key: &str, value: &[u8]) -> Result<Document, KafkaStoreError> {
     let damaged = |reason| KafkaStoreError::Damaged {
         topic: topic.to_owned(),
         key: key.to_owned(),
@@ -48,7 +56,7 @@ pub(super) fn position(topic: &str, key: &str, value: &[u8]) -> Result<Position,
     })?;
     let found = self::key(&document.pipeline, &document.source);
     match found == key {
-        true => Ok(document.position),
+        true => Ok(document),
         false => Err(damaged(format!("it holds the position of `{found}`"))),
     }
 }
@@ -72,13 +80,13 @@ mod tests {
     fn a_position_comes_back_from_its_record() {
         let record = PositionRecord::new("orders", "pg1", &at(5)).unwrap();
         assert_eq!(record.key, "orders/pg1");
-        assert_eq!(position("t", &record.key, &record.value).unwrap(), at(5));
+        assert_eq!(document("t", &record.key, &record.value).unwrap().position, at(5));
     }
 
     #[test]
     fn a_value_that_is_cut_foreign_or_of_a_later_version_is_refused_by_name() {
         let record = PositionRecord::new("orders", "pg1", &at(5)).unwrap();
-        let refusal = |key: &str, value: &[u8]| position("positions", key, value).unwrap_err().to_string();
+        let refusal = |key: &str, value: &[u8]| document("positions", key, value).unwrap_err().to_string();
         for length in 0..record.value.len() {
             let text = refusal(&record.key, &record.value[..length]);
             assert!(

@@ -196,7 +196,7 @@ async fn import(stored: &Stored<'_>, arguments: &ImportArguments) -> Result<(), 
         free(&Saved::load(file).await?, stored.file_place())?;
     }
     let chosen = |saved: &Saved| free(saved, stored.place()).map(|()| position.clone());
-    let (saved, position) = stored.replace(chosen).await?;
+    let (saved, position) = stored.replace(chosen, false).await?;
     print_change(stored, &saved, &position)?;
     if let Some(path) = leftover
         .map(FileStore::set_aside)

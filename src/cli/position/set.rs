@@ -45,7 +45,7 @@ pub(super) async fn run(stored: &Stored<'_>, arguments: &SetArguments) -> Result
     // The server first: what it refuses must not have shut out a pipeline that runs.
     let position = resolve(&stored.pipeline.source, &arguments.place).await?;
     let chosen = |saved: &Saved| Ok(keep_last_event(position.clone(), saved));
-    let (saved, position) = stored.replace(chosen).await?;
+    let (saved, position) = stored.replace(chosen, true).await?;
     print_change(stored, &saved, &position)
 }
 

@@ -95,20 +95,25 @@ impl<'p> Stored<'p> {
         )?)
     }
 
-    /// Loads the store, and saves what `choose` makes of what was in it. Gives both.
+    /// Loads the store, and saves what `choose` makes of what was in it; `by_hand`: as what an operator set. Gives both.
     ///
     /// An instance that runs is shut out by the load and takes the store back as soon as it has noticed. Whoever saves between
     /// two of its tries has won, since it then reads that position: so it is tried again.
     pub(super) async fn replace(
         &self,
         choose: impl Fn(&Saved) -> Result<Position, PositionError>,
+        by_hand: bool,
     ) -> Result<(Saved, Position), PositionError> {
         let mut tries = 1;
         loop {
             let mut store = self.open()?;
             let saved = Saved::load(&mut store).await?;
             let position = choose(&saved)?;
-            match store.save(&position).await {
+            let kept = match by_hand {
+                true => store.set(&position).await,
+                false => store.save(&position).await,
+            };
+            match kept {
                 Err(error) if error.is_fenced() && tries < MOST_TRIES => tries += 1,
                 result => {
                     result?;
