@@ -386,7 +386,19 @@ impl Log {
 
     fn position(&self, cursor: &Cursor) -> Position {
         let first = self.first_change(cursor.unit);
+        let unit = self.units.get(cursor.unit).filter(|_| cursor.done > first);
         match self.flavor {
+            // A message by itself is done as a whole: there is no place inside it.
+            Flavor::Postgres if unit.is_some_and(|unit| unit.kind == UnitKind::Message) => {
+                let end = Lsn(self.changes[cursor.done - 1].lsn);
+                Position::Postgres(PostgresPosition {
+                    system_identifier: 7,
+                    timeline: 1,
+                    base: end,
+                    partial: None,
+                    last_event_end: end,
+                })
+            }
             Flavor::Postgres => Position::Postgres(PostgresPosition {
                 system_identifier: 7,
                 timeline: 1,
