@@ -107,6 +107,21 @@ mod tests {
     use crate::relay::in_flight::{Ledger, Limits, Seq};
     use crate::telemetry::status::PipelineStatus;
 
+    fn ledger() -> Ledger {
+        Ledger::new(Limits {
+            events: 100,
+            bytes: u64::MAX,
+            uncommitted: None,
+        })
+    }
+
+    /// Sends a record and drops it, which is reported.
+    fn drop_one(producer: &SharedProducer, seq: usize) {
+        let record = BaseRecord::with_opaque_to("t", seq).payload("x").key("k");
+        producer.send(record).map_err(|(error, _)| error).unwrap();
+        producer.purge(PurgeConfig::default().queue());
+    }
+
     /// Where no broker answers.
     fn settings(ledger: &Ledger) -> Settings {
         let folder = tempfile::tempdir().unwrap();
@@ -130,17 +145,11 @@ mod tests {
 
     #[tokio::test]
     async fn each_report_is_told_of_and_taken() {
-        let ledger = Ledger::new(Limits {
-            events: 100,
-            bytes: u64::MAX,
-            uncommitted: None,
-        });
+        let ledger = ledger();
         let (producer, reports) = settings(&ledger).make(1_000_000).unwrap();
         // Of the brokers that are away first, and of each purge's records then.
         for round in 0..3_usize {
-            let record = BaseRecord::with_opaque_to("t", round).payload("x").key("k");
-            producer.send(record).map_err(|(error, _)| error).unwrap();
-            producer.purge(PurgeConfig::default().queue());
+            drop_one(&producer, round);
             let failed = loop {
                 let failed = ledger.take_failures();
                 if failed.iter().any(|failure| failure.seq == Some(Seq(round as u64))) {
@@ -155,15 +164,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_waits_for_reports_has_them_taken_meanwhile() {
-        let ledger = Ledger::new(Limits {
-            events: 100,
-            bytes: u64::MAX,
-            uncommitted: None,
-        });
+        let ledger = ledger();
         let (producer, reports) = settings(&ledger).make(1_000_000).unwrap();
-        let record = BaseRecord::with_opaque_to("t", 0).payload("x").key("k");
-        producer.send(record).map_err(|(error, _)| error).unwrap();
-        producer.purge(PurgeConfig::default().queue());
+        drop_one(&producer, 0);
         reports.during(ledger.changed()).await;
         assert_eq!(ledger.take_failures().len(), 1);
     }
