@@ -321,11 +321,25 @@ impl Control {
             .collect()
     }
 
-    pub(super) async fn execute(&self, action: String, statement: &str) -> Result<(), PostgresError> {
-        self.client
-            .batch_execute(statement)
-            .await
-            .map_err(|error| PostgresError::control(action, error))
+    /// Makes a publication by its statement; `false` says that another pipeline or instance made one of that name in the
+    /// meantime.
+    pub(super) async fn create_publication(&self, name: &str, statement: &str) -> Result<bool, PostgresError> {
+        match self.client.batch_execute(statement).await {
+            Ok(()) => Ok(true),
+            // The second is what a statement meets that waited for the other's transaction.
+            Err(error)
+                if matches!(
+                    error.code(),
+                    Some(&SqlState::DUPLICATE_OBJECT | &SqlState::UNIQUE_VIOLATION)
+                ) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(PostgresError::control(
+                format!("make publication `{name}` ({statement})"),
+                error,
+            )),
+        }
     }
 
     /// Makes the slot and gives the place from which it has everything. With `failover` it is kept in step on standbys,

@@ -11,8 +11,8 @@ use crate::source::select::Selector;
 
 /// Makes the publication where it is missing.
 ///
-/// `again` says that this process was connected before. The publication comes before the slot: the server looks it up as of the log's place that it decodes, and does not find one that
-/// was made later.
+/// `again` says that this process was connected before. The publication comes before the slot: the server looks it up as
+/// of the log's place that it decodes, and does not find one that was made later.
 pub(super) async fn ensure(
     control: &Control,
     config: &config::Postgres,
@@ -36,10 +36,10 @@ pub(super) async fn ensure(
                 remedy: statement,
             });
         }
-        control
-            .execute(format!("make publication `{name}` ({statement})"), &statement)
-            .await?;
-        tracing::info!(publication = name, statement, "publication made");
+        // Whoever made it, it is compared below.
+        if control.create_publication(name, &statement).await? {
+            tracing::info!(publication = name, statement, "publication made");
+        }
     }
     let known = if selector.has_tables() {
         control.tables().await?
