@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::support::relay::Relay;
 use crate::support::server::OwnServer;
-use crate::support::{ANY_OUTBOX, Bed, Db, Event, eventually, heavy, over_each};
+use crate::support::{ANY_OUTBOX, Bed, DEADLINE, Db, Event, eventually, heavy, over_each};
 
 /// Beside the program's code, of which a development build has some 25 MB and a release a third of it: 24 MiB in flight, and
 /// what the client and the allocator take.
@@ -108,5 +108,21 @@ fn wait_full(relay: &Relay, bed: &Bed) {
     for _ in 0..5 {
         let last = reply();
         eventually(LONG, "another status update", || reply() != last);
+    }
+}
+
+#[test]
+fn an_idle_pipeline_keeps_one_kafka_client() {
+    let bed = Bed::new(Db::Postgres);
+    let mut relay = bed.relay(&ANY_OUTBOX.replace("'<topic>'", "'<name>.${event_type}'"));
+    relay.start();
+    relay.wait_ready();
+    let one_client = |relay: &Relay| eventually(DEADLINE, "one client is left", || relay.threads("rdk:main") == 1);
+    one_client(&relay);
+    // Each new topic is asked about by another client, which is let go.
+    for count in 1..=2 {
+        bed.app().emit(&Event::of("1").event_type(format!("t{count}")));
+        relay.wait_published(count);
+        one_client(&relay);
     }
 }

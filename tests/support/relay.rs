@@ -336,6 +336,14 @@ impl Relay {
         self.memory("RssFile:")
     }
 
+    /// How many of its threads have this name.
+    pub fn threads(&self, name: &str) -> usize {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).expect("it runs");
+        // A thread may end while they are read.
+        let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        names.filter(|found| found.trim_end() == name).count()
+    }
+
     fn memory(&self, name: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
         let line = status.lines().find_map(|line| line.strip_prefix(name));

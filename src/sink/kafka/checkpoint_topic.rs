@@ -10,7 +10,8 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use crate::config::CheckpointTopic;
 use crate::sink::{DeliveryError, DeliveryErrorKind};
 
-use super::topics::{Admin, REQUEST, first_broker, lists, setting, unavailable};
+use super::admin::Admin;
+use super::topics::{REQUEST, first_broker, lists, setting, unavailable};
 
 /// Positions are small and many. Small segments are soon done with, and then compacted; a read stays short.
 const SETTINGS: [(&str, &str); 4] = [

@@ -7,6 +7,7 @@
 //! committed records see both or neither. What would make an open transaction wait for long (a topic that is looked at, a
 //! producer that is made anew) waits for a commit first, since readers wait for the transaction.
 
+mod admin;
 mod asking;
 mod checkpoint_topic;
 mod client;
@@ -41,12 +42,14 @@ use crate::telemetry::status::PipelineStatus;
 
 use super::{DeliveryError, DeliveryErrorKind, RecordFault, SendError, Sink, SinkError};
 
+use admin::AdminOnDemand;
 use client::wanted_batch_size;
 use committing::Transactions;
 use producer::{Settings, SharedProducer};
 use reports::Reports;
 use topics::{Topic, batch_len, prepare};
 
+pub(crate) use admin::Admin;
 pub(crate) use asking::Asking;
 pub(crate) use checkpoint_topic::ensure as ensure_checkpoint_topic;
 pub(crate) use client::{Trouble, client_config, no_answer};
@@ -55,7 +58,6 @@ pub use error::KafkaSinkError;
 pub(crate) use error::{client_reason, refusal_remedy};
 pub use preflight::preflight;
 pub(crate) use queue::Queue;
-pub(crate) use topics::Admin;
 pub use topics::UnknownTopics;
 pub(crate) use transaction::{
     TransactionError, TransactionErrorKind, abort, begin, commit, init, is_fenced, until_known,
@@ -86,7 +88,7 @@ pub struct KafkaSink {
     reports: Reports,
     transactions: Option<Transactions>,
     unknown_topics: Arc<UnknownTopics>,
-    admin: Arc<Admin>,
+    admin: AdminOnDemand,
     topics: HashMap<Arc<str>, Topic>,
     /// The topic that the record given back waits for.
     preparing: Option<Preparing>,
@@ -134,14 +136,13 @@ impl KafkaSink {
         let batch_size = wanted_batch_size(&config).min(batch_limit.load(Ordering::Relaxed));
         let (producer, reports) = settings.make(batch_size)?;
         let probe = settings.probe(&producer);
-        let admin = Admin::new(&config).map_err(|error| error::client_error(&error))?;
         Ok(Self {
             settings,
             producer,
             reports,
             transactions,
             unknown_topics: Arc::new(unknown_topics),
-            admin: Arc::new(admin),
+            admin: AdminOnDemand::new(&config),
             topics: HashMap::new(),
             preparing: None,
             queue_full: false,
@@ -163,12 +164,12 @@ impl KafkaSink {
     }
 
     fn start_preparing(&mut self, name: Arc<str>, wait: Duration) {
-        let (producer, admin) = (Arc::clone(&self.producer), Arc::clone(&self.admin));
+        let (producer, admin) = (Arc::clone(&self.producer), self.admin.clone());
         let (config, unknown) = (Arc::clone(&self.settings.config), Arc::clone(&self.unknown_topics));
         let topic = Arc::clone(&name);
         let task = tokio::task::spawn_blocking(move || {
             std::thread::sleep(wait);
-            prepare(&producer, &admin, &config, &unknown, &topic)
+            prepare(&producer, &*admin.get()?, &config, &unknown, &topic)
         });
         self.preparing = Some(Preparing { name, task });
     }
@@ -201,8 +202,8 @@ impl KafkaSink {
     async fn checkpoint_topic(&self, topic: &CheckpointTopic) -> Result<(), DeliveryError> {
         let context = self.producer.context();
         loop {
-            let (admin, topic) = (Arc::clone(&self.admin), topic.clone());
-            let looked = tokio::task::spawn_blocking(move || ensure_checkpoint_topic(&admin, &topic)).await;
+            let (admin, topic) = (self.admin.clone(), topic.clone());
+            let looked = tokio::task::spawn_blocking(move || ensure_checkpoint_topic(&*admin.get()?, &topic)).await;
             let error = match looked {
                 Ok(Ok(())) => {
                     context.report(None);
@@ -445,7 +446,7 @@ impl Sink for KafkaSink {
         self.producer.purge(PurgeConfig::default().queue().inflight());
         self.probe.abort();
         // Dropping the clients waits for their threads, up to half a second.
-        let clients = (Arc::clone(&self.producer), Arc::clone(&self.admin));
+        let clients = (Arc::clone(&self.producer), self.admin.clone());
         drop(self);
         let dropped = tokio::task::spawn_blocking(move || drop(clients)).await;
         if dropped.is_err() {

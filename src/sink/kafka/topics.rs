@@ -4,10 +4,8 @@
 
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
-use rdkafka::client::DefaultClientContext;
-use rdkafka::config::FromClientConfig;
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::admin::{AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::metadata::{Metadata, MetadataBroker};
 use rdkafka::producer::Producer as _;
 
@@ -15,16 +13,17 @@ use crate::config;
 use crate::record::Record;
 use crate::sink::{DeliveryError, DeliveryErrorKind, RecordFault};
 
-use super::asking::Asking;
-use super::client::{client_config, no_answer};
+use super::admin::Admin;
+use super::client::no_answer;
 use super::producer::Producer;
 
 pub(super) const REQUEST: Duration = Duration::from_secs(10);
 /// A broker that makes topics itself takes a moment for it.
 const AUTO_CREATION_TRIES: u32 = 10;
 const AUTO_CREATION_WAIT: Duration = Duration::from_millis(200);
-/// How long a topic's partitions are waited for.
-const ONLINE: Duration = Duration::from_secs(3);
+/// How long a topic's partitions are waited for: after the last sign that they are being opened, and in all.
+const ONLINE: Duration = Duration::from_secs(10);
+const OPENING: Duration = Duration::from_secs(30);
 const ONLINE_WAIT: Duration = Duration::from_millis(20);
 /// Kafka's default `max.message.bytes`, for brokers that do not tell.
 const DEFAULT_LIMIT: u64 = 1_048_588;
@@ -123,19 +122,56 @@ pub(super) fn prepare(
 /// second, and then not the first any more, which costs a life: see `without_offset`. A partition that stays away must not
 /// hold the others up.
 fn wait_online(admin: &Admin, topic: &str, partitions: usize) {
-    let deadline = Instant::now() + ONLINE;
+    let mut patience = Patience::new(Instant::now());
     for partition in 0..i32::try_from(partitions).unwrap_or(i32::MAX) {
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = patience.left(Instant::now());
             if left.is_zero() {
                 return;
             }
             // Only a leader that has it open knows how far it reaches.
             match admin.client.inner().fetch_watermarks(topic, partition, left) {
                 Ok(_) => break,
-                Err(error) => tracing::debug!(topic, partition, error = %error, "the partition is not open yet"),
+                Err(error) => {
+                    tracing::debug!(topic, partition, error = %error, "the partition is not open yet");
+                    let code = error.rdkafka_error_code();
+                    patience.answered(Instant::now(), code.is_some_and(is_being_made));
+                }
             }
             std::thread::sleep(ONLINE_WAIT);
+        }
+    }
+}
+
+/// What a leader says that does not have the partition open.
+fn is_being_made(code: RDKafkaErrorCode) -> bool {
+    matches!(
+        code,
+        RDKafkaErrorCode::NotLeaderForPartition | RDKafkaErrorCode::UnknownTopicOrPartition
+    )
+}
+
+/// How long partitions are waited for: longer where their leaders answer, which need their time when many are made at once.
+struct Patience {
+    until: Instant,
+    at_most: Instant,
+}
+
+impl Patience {
+    fn new(now: Instant) -> Self {
+        Self {
+            until: now + ONLINE,
+            at_most: now + OPENING,
+        }
+    }
+
+    fn left(&self, now: Instant) -> Duration {
+        self.until.saturating_duration_since(now)
+    }
+
+    fn answered(&mut self, now: Instant, is_being_made: bool) {
+        if is_being_made {
+            self.until = (now + ONLINE).min(self.at_most);
         }
     }
 }
@@ -314,47 +350,6 @@ fn varint_len(value: usize) -> usize {
     bits.div_ceil(7).max(1) as usize
 }
 
-/// Asks for topics' settings and makes topics, over connections of its own.
-pub(crate) struct Admin {
-    pub(super) client: AdminClient<DefaultClientContext>,
-    asking: Asking,
-}
-
-impl Admin {
-    /// # Errors
-    /// When `client_conf` does not fit librdkafka.
-    pub(crate) fn new(kafka: &config::Kafka) -> KafkaResult<Self> {
-        Ok(Self {
-            client: AdminClient::from_config(&client_config(kafka))?,
-            asking: Asking::new(&kafka.brokers),
-        })
-    }
-
-    pub(super) fn brokers(&self) -> &str {
-        self.asking.brokers()
-    }
-
-    /// What this client is told of the cluster and of a topic, or of all: see [`Asking::metadata`]. Each client knows the
-    /// brokers that it was told of itself, and waits for any other.
-    ///
-    /// # Errors
-    /// `Unavailable`: no answer.
-    pub(super) fn cluster(&self, topic: Option<&str>) -> Result<Metadata, DeliveryError> {
-        let answer = self.asking.metadata(self.client.inner(), topic, REQUEST);
-        answer.map_err(|_| unavailable(no_answer(self.brokers())))
-    }
-
-    /// Whether there is such a topic, as far as the user may know. Of all topics: to ask for one can make it.
-    ///
-    /// # Errors
-    /// `Unavailable`: no answer, or one of brokers that know nothing yet.
-    pub(crate) fn has_topic(&self, name: &str) -> Result<bool, DeliveryError> {
-        let metadata = self.cluster(None)?;
-        first_broker(&metadata, self.brokers())?;
-        Ok(lists(&metadata, name))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -387,5 +382,20 @@ mod tests {
         };
         // 61 + length 1 + attributes 1 + time 1 + offset 1 + no key 1 + length 1 + value 5 + no headers 1
         assert_eq!(batch_len(&record), 61 + 12);
+    }
+
+    #[test]
+    fn partitions_that_are_being_opened_are_waited_for_longer_than_those_that_are_away() {
+        let begun = Instant::now();
+        let after = |seconds| begun + Duration::from_secs(seconds);
+        let gives_up_after = |is_being_made: bool| {
+            let mut patience = Patience::new(begun);
+            (1..).find(|seconds| {
+                patience.answered(after(*seconds), is_being_made);
+                patience.left(after(*seconds)).is_zero()
+            })
+        };
+        assert_eq!(gives_up_after(false), Some(10));
+        assert_eq!(gives_up_after(true), Some(30));
     }
 }
