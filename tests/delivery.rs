@@ -64,6 +64,7 @@ fn the_example_runs(pipeline: &str) {
         .env("KAFKA_BROKERS", &bed.kafka.brokers);
     relay.start();
     relay.wait_ready();
+    assert_eq!(relay.count_log("CONFWARN"), 0, "nothing to warn of: {}", relay.log());
 
     // White space, number text and a duplicate key: bytes that a parser would not give back.
     let payload = r#"{"total" : 12.50, "items":[ ], "a":1, "a":2}"#;

@@ -190,6 +190,21 @@ impl Context {
 }
 
 impl ClientContext for Context {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        use RDKafkaLogLevel as Level;
+        match level {
+            // A choice of ours, of which an operator need not be warned at each start.
+            _ if facility == "CONFWARN" && message.contains("enable.gapless.guarantee") => {}
+            Level::Emerg | Level::Alert | Level::Critical | Level::Error => {
+                tracing::error!(target: "librdkafka", "librdkafka: {facility} {message}");
+            }
+            Level::Warning => tracing::warn!(target: "librdkafka", "librdkafka: {facility} {message}"),
+            Level::Notice | Level::Info | Level::Debug => {
+                tracing::debug!(target: "librdkafka", "librdkafka: {facility} {message}");
+            }
+        }
+    }
+
     fn error(&self, error: KafkaError, reason: &str) {
         match Trouble::of(&error, reason, self.asking.brokers()) {
             Some(Trouble::Unreachable(text)) => {
