@@ -210,13 +210,15 @@ names() {
 running() { local n; for n in $(names); do (load "$n"; ! pid >/dev/null || echo "$n"); done; }
 
 status() {
-  local n f p ports
+  local n f p ports rss
   for n in $(names); do (
     load "$n"
     if p=$(pid); then
       ports=''
       for f in "$dir"/port*; do ports+=" ${f#"$dir"/}=$(cat "$f")"; done
-      printf '%-12s up    pid %-7s %4s MB %s\n' "$n" "$p" "$(($(awk '/^VmRSS/ {print $2}' "/proc/$p/status") / 1024))" "$ports"
+      # It may end meanwhile.
+      rss=$(awk '/^VmRSS/ {print $2}' "/proc/$p/status" 2>/dev/null || true)
+      printf '%-12s up    pid %-7s %4s MB %s\n' "$n" "$p" "$((${rss:-0} / 1024))" "$ports"
     else
       printf '%-12s down\n' "$n"
     fi
