@@ -63,7 +63,25 @@ impl Broker {
                 source: KafkaError::AdminOp(code),
             })?;
         }
-        Ok(Topics { broker: self, names })
+        let topics = Topics { broker: self, names };
+        for name in &topics.names {
+            for partition in 0..partitions {
+                self.wait_open(name, partition)?;
+            }
+        }
+        Ok(topics)
+    }
+
+    /// Waits until the partition's leader has it open: what comes earlier may be written twice, as at least once allows.
+    fn wait_open(&self, topic: &str, partition: i32) -> Result<(), BenchError> {
+        let since = Instant::now();
+        loop {
+            match self.admin.inner().fetch_watermarks(topic, partition, ANSWER) {
+                Ok(_) => return Ok(()),
+                Err(error) if since.elapsed() > ANSWER => return Err(error).tried(format!("wait for {topic}")),
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
     }
 
     pub fn topic(&self, name: &str) -> Result<Topics<'_>, BenchError> {

@@ -30,6 +30,8 @@ pub struct Usage {
     pub started_ms: i64,
     /// User and system time of all its threads, in the kernel's ticks of 10 ms.
     pub cpu_seconds: f64,
+    /// The same of all processes of the machine, from its start to its exit.
+    pub machine_cpu_seconds: f64,
     pub peak_rss_bytes: u64,
     /// The most at a time.
     pub threads: u64,
@@ -52,6 +54,7 @@ pub fn run(command: &mut Command, log: &Path) -> Result<Usage, BenchError> {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |now| now.as_millis());
     let started = Instant::now();
+    let machine_before = machine_cpu_seconds();
     let mut child = start(command, log)?;
     let pid = pid(&child);
     let ended = AtomicBool::new(false);
@@ -77,14 +80,17 @@ pub fn run(command: &mut Command, log: &Path) -> Result<Usage, BenchError> {
         let waited = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let seconds = started.elapsed().as_secs_f64();
         let cpu_seconds = cpu_seconds(pid);
+        let machine_seconds = machine_cpu_seconds() - machine_before;
         ended.store(true, Ordering::Release);
         sampler.thread().unpark();
         let peak = sampler.join().unwrap_or_default();
-        let usage = waited.map_err(std::io::Error::from).map(|_| (seconds, cpu_seconds));
+        let usage = waited
+            .map_err(std::io::Error::from)
+            .map(|_| (seconds, cpu_seconds, machine_seconds));
         (usage, peak)
     });
     let status = child.wait().tried(format!("wait for {program}"))?;
-    let (seconds, cpu_seconds) = usage.tried(format!("wait for {program}"))?;
+    let (seconds, cpu_seconds, machine_cpu_seconds) = usage.tried(format!("wait for {program}"))?;
     if !status.success() {
         return Err(failed(program, status, log));
     }
@@ -93,6 +99,7 @@ pub fn run(command: &mut Command, log: &Path) -> Result<Usage, BenchError> {
         exit_seconds: seconds,
         started_ms: i64::try_from(started_ms).unwrap_or(i64::MAX),
         cpu_seconds: cpu_seconds.unwrap_or_default(),
+        machine_cpu_seconds,
         ..peak
     })
 }
@@ -208,5 +215,24 @@ fn cpu_seconds(pid: Pid) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11);
     let ticks: u64 = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
-    Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+    Some(seconds(ticks))
+}
+
+/// What the machine's cores did since its start, all together. What a hypervisor took from them counts: nobody here had it.
+fn machine_cpu_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    // user, nice, system, idle, iowait, irq, softirq, steal; time of guests is within the first two.
+    let fields = stat
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(1)
+        .take(8);
+    let busy = fields.enumerate().filter(|(at, _)| !matches!(at, 3 | 4));
+    seconds(busy.filter_map(|(_, ticks)| ticks.parse::<u64>().ok()).sum())
+}
+
+fn seconds(ticks: u64) -> f64 {
+    ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }

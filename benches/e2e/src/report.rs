@@ -18,15 +18,16 @@ with a figure of another machine or another run.
   count. Tables show medians; a ratio is the median of the pairs' ratios, with the lowest and the highest.
 * **Drains.** The backlog waits in the log before anything starts. A drain is timed from the start of a process, with all that it does before
   the first event, until the broker has taken its last record, by the broker's own time (`LogAppendTime`); what writes no records, until its
-  exit. `tailpost run --once` goes on to the log's end, saves its position and closes its clients: that is the column `exit`. Each PostgreSQL drain has a copy of one slot; each MySQL drain starts at
-  one GTID position; each has a topic of its own with 6 partitions.
+  exit. `tailpost run --once` goes on to the log's end, saves its position and closes its clients: that is the column `exit`. Each
+  PostgreSQL drain has a copy of one slot; each MySQL drain starts at one GTID position; each has a topic of its own with 6 partitions.
 * **Yardsticks.** `pg_recvlogical -f /dev/null` decodes and writes nothing, on the same way in, without TLS as tailpost. The bare producer is
   librdkafka by the same wrapper, in a process of its own, idempotent with `acks=all`: it makes the same records (key, four headers, value) on
   the spot and reads no database. `mysqlbinlog --raw` copies the binlog file and is shown for the scale.
 * **Correct or nothing.** After each drain, off the clock, a `read_committed` consumer reads the topic to its end: every event once, the
   payload byte for byte, those of each key in the order of their commits. Anything else ends the run without results.
 * **CPU, memory, threads** are the kernel's own account of the process (`/proc`): user and system time of all threads in ticks of 10 ms,
-  `VmHWM`, the most threads seen. CPU is a median, the peak is the highest of all runs.
+  `VmHWM`, the most threads seen. CPU is a median, the peak is the highest of all runs. `the machine's` is the CPU of all processes from
+  the start to the exit (`/proc/stat`, all but idle and waiting for disks): the database's server and the broker with it.
 * **Latency.** Events are written when they are due, whether earlier ones have arrived or not: a transaction each millisecond, which has ten
   events at 10,000/s. The clock runs from the answer to COMMIT until a consumer on the same machine has the record. The ping is a bare
   producer's record without linger, from before it is given to the client. Rounds of 3 s, in turn.
@@ -120,6 +121,19 @@ fn verdicts(results: &Results) -> String {
         let met = if verdict.met { "yes" } else { "**no**" };
         table.row(&[&verdict.what, &verdict.target, &verdict.measured, met]);
     }
+    let missed = results.verdicts.iter().filter(|verdict| !verdict.met);
+    let missed: Vec<_> = missed
+        .filter_map(|verdict| Some((&verdict.what, verdict.rest.as_ref()?)))
+        .collect();
+    if !missed.is_empty() {
+        table
+            .0
+            .push_str("\nWhat else ran while a target of throughput was missed:\n\n");
+        for (what, rest) in missed {
+            // Writing to a String cannot fail.
+            let _ = writeln!(table.0, "* {what}: {rest}.");
+        }
+    }
     table.0
 }
 
@@ -131,9 +145,11 @@ fn comparisons(comparisons: &[Comparison]) -> String {
         "backlog",
         "who",
         "seconds",
+        "exit",
         "events/s",
         "MB/s",
         "CPU us/event",
+        "the machine's",
         "peak RSS MB",
         "threads",
     ]);
@@ -153,7 +169,7 @@ fn comparisons(comparisons: &[Comparison]) -> String {
     )
 }
 
-fn cells(comparison: &Comparison, side: &Side, title: String) -> [String; 9] {
+fn cells(comparison: &Comparison, side: &Side, title: String) -> [String; 10] {
     let (events, seconds) = (comparison.events as f64, side.seconds());
     [
         title,
@@ -163,6 +179,7 @@ fn cells(comparison: &Comparison, side: &Side, title: String) -> [String; 9] {
         thousands((events / seconds) as u64),
         format!("{:.0}", events * comparison.payload_bytes as f64 / seconds / 1e6),
         format!("{:.2}", side.cpu_seconds() * 1e6 / events),
+        format!("{:.2}", side.machine_cpu_seconds() * 1e6 / events),
         format!("{:.1}", side.peak_rss() as f64 / 1e6),
         side.threads().to_string(),
     ]

@@ -96,6 +96,12 @@ pub struct Verdict {
     pub target: String,
     pub measured: String,
     pub met: bool,
+    /// Of a throughput: what the rest of the machine took meanwhile.
+    pub rest: Option<String>,
+}
+
+fn cores() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
 }
 
 /// Of an even number the mean of the middle two; of none, 0.
@@ -123,6 +129,11 @@ impl Side {
         median(self.runs.iter().map(|run| run.cpu_seconds))
     }
 
+    /// Of all processes of the machine.
+    pub fn machine_cpu_seconds(&self) -> f64 {
+        median(self.runs.iter().map(|run| run.machine_cpu_seconds))
+    }
+
     /// The highest of all runs: the bound holds for each.
     pub fn peak_rss(&self) -> u64 {
         self.runs.iter().map(|run| run.peak_rss_bytes).max().unwrap_or_default()
@@ -134,6 +145,24 @@ impl Side {
 }
 
 impl Comparison {
+    /// What others took while tailpost ran, and what that leaves: with nothing of its own it could not be faster than they
+    /// are on the cores that there are.
+    fn rest(&self) -> String {
+        let (Some(ours), Some(yardstick)) = (self.sides.first(), self.sides.get(1)) else {
+            return String::new();
+        };
+        let (all, own, cores) = (ours.machine_cpu_seconds(), ours.cpu_seconds(), cores());
+        let per_event = |seconds: f64| seconds * 1e6 / self.events as f64;
+        format!(
+            "{cores} cores were {:.0} % busy: {:.2} us an event of its own, {:.2} us of the servers'; with nothing of its own it \
+             could be {:.2} times",
+            100.0 * all / ours.exit_seconds() / cores,
+            per_event(own),
+            per_event(all - own),
+            yardstick.seconds() / ((all - own) / cores)
+        )
+    }
+
     /// How many times faster tailpost was than another side: of each pair, so that what drifts falls out.
     pub fn ratios(&self, other: usize) -> Vec<f64> {
         let (Some(ours), Some(theirs)) = (self.sides.first(), self.sides.get(other)) else {
@@ -209,6 +238,7 @@ impl Results {
             target: format!("at least {target:.2} times"),
             measured: format!("{ratio:.2} ({least:.2} to {most:.2})"),
             met: ratio >= target,
+            rest: Some(comparison.rest()),
         });
     }
 
@@ -241,6 +271,7 @@ impl Results {
             target: format!("at most {target} {unit}"),
             measured: format!("{measured:.2} {unit}"),
             met: measured <= target,
+            rest: None,
         });
     }
 }
