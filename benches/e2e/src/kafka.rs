@@ -75,8 +75,11 @@ impl Broker {
     /// Waits until the partition's leader has it open: what comes earlier may be written twice, as at least once allows.
     fn wait_open(&self, topic: &str, partition: i32) -> Result<(), BenchError> {
         let since = Instant::now();
+        let client = self.admin.inner();
         loop {
-            match self.admin.inner().fetch_watermarks(topic, partition, ANSWER) {
+            // The client itself does not ask again for a topic that it was once told is not there.
+            let told = client.fetch_metadata(Some(topic), ANSWER);
+            match told.and_then(|_| client.fetch_watermarks(topic, partition, ANSWER)) {
                 Ok(_) => return Ok(()),
                 Err(error) if since.elapsed() > ANSWER => return Err(error).tried(format!("wait for {topic}")),
                 Err(_) => std::thread::sleep(Duration::from_millis(20)),
