@@ -11,14 +11,13 @@ use crate::servers::programs;
 
 /// Names and values, for a table.
 pub fn describe(bench: &Bench, postgres: &Postgres, mysqls: &[Mysql]) -> Result<Vec<(String, String)>, BenchError> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (_, librdkafka) = rdkafka::util::get_rdkafka_version();
     let jars = programs("kafka")?;
     let kafka = jars.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut all = vec![
         (
             "processor",
-            format!("{cores} cores, {}", line("/proc/cpuinfo", "model name")),
+            format!("{} cores, {}", cores(), line("/proc/cpuinfo", "model name")),
         ),
         ("memory", line("/proc/meminfo", "MemTotal")),
         (
@@ -54,6 +53,11 @@ pub fn describe(bench: &Bench, postgres: &Postgres, mysqls: &[Mysql]) -> Result<
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
         .collect())
+}
+
+/// How many there are for all processes together.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// The value of a line `name : value`.

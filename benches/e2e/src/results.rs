@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::machine::cores;
 use crate::process::Usage;
 
 /// Microseconds of the process's CPU per event.
@@ -100,10 +101,6 @@ pub struct Verdict {
     pub rest: Option<String>,
 }
 
-fn cores() -> f64 {
-    std::thread::available_parallelism().map_or(1.0, |cores| cores.get() as f64)
-}
-
 /// Of an even number the mean of the middle two; of none, 0.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.into_iter().collect();
@@ -151,7 +148,7 @@ impl Comparison {
         let (Some(ours), Some(yardstick)) = (self.sides.first(), self.sides.get(1)) else {
             return String::new();
         };
-        let (all, own, cores) = (ours.machine_cpu_seconds(), ours.cpu_seconds(), cores());
+        let (all, own, cores) = (ours.machine_cpu_seconds(), ours.cpu_seconds(), cores() as f64);
         let per_event = |seconds: f64| seconds * 1e6 / self.events as f64;
         format!(
             "{cores} cores were {:.0} % busy: {:.2} us an event of its own, {:.2} us of the servers'; with nothing of its own it \
