@@ -7,7 +7,6 @@ use crate::event::{Expected, Payload};
 use crate::kafka::PARTITIONS;
 use crate::mysql::{Backlog, Flavor, Mysql};
 use crate::pipeline::{Delivery, Pipeline};
-use crate::process::Usage;
 use crate::producer;
 use crate::results::{Comparison, Results};
 
@@ -78,16 +77,9 @@ fn compare(
         let pipeline = pipeline(name, backlog.source(), name);
         bench.verified_drain(&[pipeline], PARTITIONS, all)
     };
-    let produce = |name: &str| -> Result<Usage, BenchError> {
-        let topic = bench.broker.topic(name)?;
-        let usage = producer::run(&bench.broker.address, name, all, &bench.log(name))?;
-        let last = bench.broker.verify(name, all)?;
-        drop(topic);
-        Ok(usage.until(last))
-    };
     let ways = vec![
         Way::new("tailpost", drain),
-        Way::new("a bare producer", produce),
+        Way::new(producer::NAME, |name| producer::verified(bench, name, all)),
         Way::new("mysqlbinlog --raw", |name| backlog.binlog(bench, name)),
     ];
     alternate(bench, row, ways)

@@ -5,10 +5,11 @@ use std::cell::RefCell;
 use crate::bench::Bench;
 use crate::compare::{Row, Way, alternate};
 use crate::error::BenchError;
-use crate::event::{Expected, Payload, Spacing};
+use crate::event::Expected;
 use crate::kafka::PARTITIONS;
 use crate::pipeline::{Delivery, Pipeline};
 use crate::postgres::{self, Backlog, PUBLICATION, Postgres};
+use crate::producer;
 use crate::results::{Comparison, Results};
 use crate::settings::Settings;
 use crate::start;
@@ -72,14 +73,7 @@ impl<'a> Layers<'a> {
         Waiting {
             backlog: &self.backlog,
             slot: format!("e{size}"),
-            expected: Expected {
-                numbers: self.total - self.settings.events(size)..self.total,
-                payload: Payload {
-                    pad: PAD,
-                    spacing: Spacing::Written,
-                },
-                keyed: true,
-            },
+            expected: Expected::written(self.total - self.settings.events(size)..self.total, PAD),
         }
     }
 }
@@ -119,7 +113,7 @@ impl Waiting<'_, '_> {
         Ok(usage)
     }
 
-    /// tailpost and `pg_recvlogical`, both by the same way in.
+    /// tailpost and `pg_recvlogical`, both by the same way in; over TCP, what Kafka takes without a database is shown beside.
     fn against_recvlogical(
         &self,
         bench: &Bench,
@@ -133,10 +127,15 @@ impl Waiting<'_, '_> {
             events: self.expected.count(),
             payload_bytes: self.expected.payload.size(&self.expected.numbers),
         };
-        let ways = vec![
+        let mut ways = vec![
             Way::new("tailpost", |name| self.drain(bench, name, way, Delivery::AtLeastOnce)),
             Way::new("pg_recvlogical", |name| self.recvlogical(bench, name, way)),
         ];
+        if way == postgres::Way::Tcp {
+            ways.push(Way::new(producer::NAME, |name| {
+                producer::verified(bench, name, &self.expected)
+            }));
+        }
         alternate(bench, row, ways)
     }
 
@@ -240,14 +239,7 @@ const SHAPES: [Shape; 4] = [
 /// The rows with a backlog of their own.
 pub fn of_shapes(bench: &Bench, results: &mut Results, server: &Postgres) -> Result<(), BenchError> {
     for shape in SHAPES.iter().filter(|shape| bench.settings.wants(shape.row)) {
-        let expected = Expected {
-            numbers: 0..bench.settings.events(shape.events),
-            payload: Payload {
-                pad: shape.pad,
-                spacing: Spacing::Written,
-            },
-            keyed: true,
-        };
+        let expected = Expected::written(0..bench.settings.events(shape.events), shape.pad);
         let backlog = RefCell::new(server.backlog(&bench.unique_name())?);
         backlog.borrow_mut().slot("all")?;
         backlog

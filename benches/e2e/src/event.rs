@@ -59,6 +59,18 @@ pub struct Expected {
 }
 
 impl Expected {
+    /// These events with keys, as PostgreSQL has them.
+    pub fn written(numbers: Range<u64>, pad: usize) -> Self {
+        Self {
+            numbers,
+            payload: Payload {
+                pad,
+                spacing: Spacing::Written,
+            },
+            keyed: true,
+        }
+    }
+
     pub fn count(&self) -> u64 {
         self.numbers.end - self.numbers.start
     }

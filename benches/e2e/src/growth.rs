@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::backlogs_postgres::{self, PAD, Waiting};
 use crate::bench::Bench;
 use crate::error::BenchError;
-use crate::event::{Expected, Payload, Spacing};
+use crate::event::Expected;
 use crate::pipeline::{Delivery, Pipeline};
 use crate::postgres::{Backlog, PUBLICATION, Postgres, Way};
 use crate::process::Usage;
@@ -78,15 +78,16 @@ pub fn of_backlogs<'a, 'b: 'a>(
         largest as f64 / 1e6,
         RSS_TARGET_MB,
         "MB",
+        None,
     );
-    let per_event = |size: &Size| size.seconds() / size.events as f64;
-    // Of ten thousand, a tenth of the time is within what starts and stops differ.
-    let from = sizes.iter().filter(|size| size.size >= 100_000).map(per_event);
-    let (least, most) = from.fold((f64::MAX, 0.0_f64), |(least, most), each| {
-        (least.min(each), most.max(each))
-    });
-    let what = "PostgreSQL, 100,000 to 5,000,000: most against least time per event".to_owned();
-    results.judge_most(what, most / least, FLAT, "times");
+    let per_event: Vec<f64> = sizes
+        .iter()
+        .map(|size| size.seconds() * 1e6 / size.events as f64)
+        .collect();
+    let what = "PostgreSQL, 10,000 to 5,000,000: time per event against that of any smaller backlog".to_owned();
+    let each: Vec<String> = per_event.iter().map(|micros| format!("{micros:.2}")).collect();
+    let beside = format!("the sizes took {} us an event", each.join(", "));
+    results.judge_most(what, growth(&per_event), FLAT, "times", Some(beside));
     results.growth.push(Growth {
         row: "growth-backlog".to_owned(),
         title: "PostgreSQL, 100 a transaction, TCP, less the time of a run over one event".to_owned(),
@@ -94,6 +95,15 @@ pub fn of_backlogs<'a, 'b: 'a>(
         sizes,
     });
     Ok(())
+}
+
+/// How many times as much as any before it one of them is, at most.
+fn growth(each: &[f64]) -> f64 {
+    let mut least = f64::MAX;
+    each.iter().fold(0.0, |most: f64, value| {
+        least = least.min(*value);
+        most.max(value / least)
+    })
 }
 
 /// Many pipelines in one process, each with a slot and a topic: idle, then with a backlog that has the same size in all.
@@ -125,6 +135,7 @@ pub fn of_pipelines<'a, 'b: 'a>(
         resident as f64 / 1e6,
         IDLE_TARGET_MB,
         "MB",
+        None,
     );
     for (title, sizes) in [
         ("PostgreSQL, 500,000 events in all", draining),
@@ -219,12 +230,8 @@ pub fn of_rows(bench: &Bench, results: &mut Results, server: &Postgres) -> Resul
 /// Drains a table's rows with each of these numbers of headers.
 fn of_table(bench: &Bench, server: &Postgres, columns: u64, headers: &[u64]) -> Result<Vec<Size>, BenchError> {
     let all = Expected {
-        numbers: 0..bench.settings.events(ROWS),
-        payload: Payload {
-            pad: PAD,
-            spacing: Spacing::Written,
-        },
         keyed: columns >= 5,
+        ..Expected::written(0..bench.settings.events(ROWS), PAD)
     };
     let backlog = RefCell::new(server.backlog(&bench.unique_name())?);
     backlog.borrow_mut().outbox_table(columns)?;
@@ -264,4 +271,16 @@ fn report(row: &str, size: u64, usage: &Usage) {
         usage.peak_rss_bytes as f64 / 1e6,
         usage.threads
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_against_what_was_smaller() {
+        assert_eq!(growth(&[4.0, 3.0, 2.0]), 1.0, "it only falls");
+        assert_eq!(growth(&[4.0, 2.0, 3.0]), 1.5);
+        assert_eq!(growth(&[2.0, 4.0, 1.0]), 2.0);
+    }
 }

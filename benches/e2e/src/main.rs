@@ -34,7 +34,7 @@ use std::process::ExitCode;
 use crate::backlogs_postgres::{Layers, PAD};
 use crate::bench::Bench;
 use crate::error::BenchError;
-use crate::event::{Payload, Spacing};
+use crate::event::{Expected, Payload, Spacing};
 use crate::mysql::{Flavor, Mysql};
 use crate::postgres::Postgres;
 use crate::results::{Results, Start};
@@ -75,6 +75,8 @@ fn measure() -> Result<(), BenchError> {
         binary_bytes: bench.tailpost.size()?,
         ..Results::default()
     };
+    let events = bench.settings.events(backlogs_postgres::EVENTS);
+    producer::warm_up(&bench, &Expected::written(0..events, PAD))?;
     let so_far = |results: &Results| report::write(results, &bench.settings.results);
     messages(&bench, &mut results, &server)?;
     so_far(&results)?;

@@ -10,16 +10,52 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
 
+use crate::bench::Bench;
 use crate::error::{BenchError, Tried};
 use crate::event::{AGGREGATE_TYPE, EVENT_TYPE, Expected, Payload, Spacing, key};
 use crate::process::{self, Usage};
 
+/// As the tables have it.
+pub const NAME: &str = "a bare producer";
 /// The first argument of the process that produces.
 pub const ARGUMENT: &str = "produce";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Produces a backlog's records in a process of its own: from its start to its exit, when all are acked.
-pub fn run(address: &str, topic: &str, all: &Expected, log: &Path) -> Result<Usage, BenchError> {
+/// After fewer rounds than this the broker is taken for warm.
+const WARM_UP_ROUNDS: usize = 12;
+/// Of the broker's CPU: a round that takes hardly less than the one before says that it is warm.
+const WARM: f64 = 0.95;
+
+/// Produces a backlog's records to a topic of their own, then looks at what is in it, off the clock.
+pub fn verified(bench: &Bench, name: &str, all: &Expected) -> Result<Usage, BenchError> {
+    let _topic = bench.broker.topic(name)?;
+    let usage = run(&bench.broker.address, name, all, &bench.log(name))?;
+    let last = bench.broker.verify(name, all)?;
+    Ok(usage.until(last))
+}
+
+/// Lets the broker's compiler come to its end: while it translates what is run often, it takes more than all that is measured,
+/// and the rows that come first would pay for it.
+pub fn warm_up(bench: &Bench, all: &Expected) -> Result<(), BenchError> {
+    let mut before = f64::MAX;
+    for round in 1..=WARM_UP_ROUNDS {
+        let usage = verified(bench, &bench.unique_name(), all)?;
+        let brokers = usage.machine_cpu_seconds - usage.cpu_seconds;
+        eprintln!(
+            "warm-up {round}: {:.2} s, CPU of the broker {:.2} us/event",
+            usage.seconds,
+            brokers * 1e6 / all.count() as f64
+        );
+        if brokers >= WARM * before {
+            break;
+        }
+        before = brokers;
+    }
+    Ok(())
+}
+
+/// Produces in a process of its own: from its start to its exit, when all are acked.
+fn run(address: &str, topic: &str, all: &Expected, log: &Path) -> Result<Usage, BenchError> {
     let itself = std::env::current_exe().tried("find this program")?;
     let spacing = match all.payload.spacing {
         Spacing::Written => "written",

@@ -23,6 +23,8 @@ with a figure of another machine or another run.
 * **Yardsticks.** `pg_recvlogical -f /dev/null` decodes and writes nothing, on the same way in, without TLS as tailpost. The bare producer is
   librdkafka by the same wrapper, in a process of its own, idempotent with `acks=all`: it makes the same records (key, four headers, value) on
   the spot and reads no database. `mysqlbinlog --raw` copies the binlog file and is shown for the scale.
+* **A warm broker.** Before the first row the bare producer runs until the broker's CPU per record no longer falls: its compiler takes more
+  than all that is measured for as long as it is at work.
 * **Correct or nothing.** After each drain, off the clock, a `read_committed` consumer reads the topic to its end: every event once, the
   payload byte for byte, those of each key in the order of their commits. Anything else ends the run without results.
 * **CPU, memory, threads** are the kernel's own account of the process (`/proc`): user and system time of all threads in ticks of 10 ms,
@@ -123,15 +125,15 @@ fn verdicts(results: &Results) -> String {
     }
     let missed = results.verdicts.iter().filter(|verdict| !verdict.met);
     let missed: Vec<_> = missed
-        .filter_map(|verdict| Some((&verdict.what, verdict.rest.as_ref()?)))
+        .filter_map(|verdict| Some((&verdict.what, verdict.beside.as_ref()?)))
         .collect();
     if !missed.is_empty() {
         table
             .0
-            .push_str("\nWhat else ran while a target of throughput was missed:\n\n");
-        for (what, rest) in missed {
+            .push_str("\nWhat was measured beside a target that was missed:\n\n");
+        for (what, beside) in missed {
             // Writing to a String cannot fail.
-            let _ = writeln!(table.0, "* {what}: {rest}.");
+            let _ = writeln!(table.0, "* {what}: {beside}.");
         }
     }
     table.0

@@ -97,8 +97,8 @@ pub struct Verdict {
     pub target: String,
     pub measured: String,
     pub met: bool,
-    /// Of a throughput: what the rest of the machine took meanwhile.
-    pub rest: Option<String>,
+    /// What was measured beside it, and bounds it.
+    pub beside: Option<String>,
 }
 
 /// Of an even number the mean of the middle two; of none, 0.
@@ -143,21 +143,48 @@ impl Side {
 
 impl Comparison {
     /// What others took while tailpost ran, and what that leaves: with nothing of its own it could not be faster than they
-    /// are on the cores that there are.
-    fn rest(&self) -> String {
+    /// are on the cores that there are. And how fast those were that do a part of its work only.
+    fn beside_throughput(&self) -> String {
         let (Some(ours), Some(yardstick)) = (self.sides.first(), self.sides.get(1)) else {
             return String::new();
         };
         let (all, own, cores) = (ours.machine_cpu_seconds(), ours.cpu_seconds(), cores() as f64);
         let per_event = |seconds: f64| seconds * 1e6 / self.events as f64;
+        let shown = self.sides.get(2..).unwrap_or_default();
+        let parts: String = shown
+            .iter()
+            .map(|side| {
+                format!(
+                    "; {} by itself reached {:.2} times",
+                    side.name,
+                    yardstick.seconds() / side.seconds()
+                )
+            })
+            .collect();
         format!(
             "{cores} cores were {:.0} % busy: {:.2} us an event of its own, {:.2} us of the servers'; with nothing of its own it \
-             could be {:.2} times",
+             could be {:.2} times{parts}",
             100.0 * all / ours.exit_seconds() / cores,
             per_event(own),
             per_event(all - own),
             yardstick.seconds() / ((all - own) / cores)
         )
+    }
+
+    /// The CPU of those that do a part of tailpost's work only, on the same cores.
+    fn beside_cpu(&self) -> String {
+        let others = self.sides.get(1..).unwrap_or_default();
+        let others: Vec<String> = others
+            .iter()
+            .map(|side| {
+                format!(
+                    "{} took {:.2} us",
+                    side.name,
+                    side.cpu_seconds() * 1e6 / self.events as f64
+                )
+            })
+            .collect();
+        others.join(", ")
     }
 
     /// How many times faster tailpost was than another side: of each pair, so that what drifts falls out.
@@ -181,6 +208,19 @@ impl Latency {
     pub fn above(&self, quantile: fn(&Quantiles) -> f64) -> f64 {
         let pairs = self.sides[0].rounds.iter().zip(&self.sides[1].rounds);
         median(pairs.map(|(ours, ping)| quantile(ours) - quantile(ping)))
+    }
+
+    /// A quantile in each round of each side, in words: how much it varies by itself.
+    pub fn rounds(&self, quantile: fn(&Quantiles) -> f64) -> String {
+        let sides = self.sides.iter().map(|side| {
+            let rounds: Vec<String> = side
+                .rounds
+                .iter()
+                .map(|round| format!("{:.1}", quantile(round)))
+                .collect();
+            format!("{}'s rounds had {} ms", side.name, rounds.join(", "))
+        });
+        sides.collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -235,40 +275,43 @@ impl Results {
             target: format!("at least {target:.2} times"),
             measured: format!("{ratio:.2} ({least:.2} to {most:.2})"),
             met: ratio >= target,
-            rest: Some(comparison.rest()),
+            beside: Some(comparison.beside_throughput()),
         });
     }
 
     /// tailpost's CPU per event.
     pub fn judge_cpu(&mut self, comparison: &Comparison) {
         let what = format!("{}: CPU of the process per event", comparison.title);
-        self.judge_most(what, comparison.cpu_per_event(), CPU_TARGET, "us");
+        self.judge_most(
+            what,
+            comparison.cpu_per_event(),
+            CPU_TARGET,
+            "us",
+            Some(comparison.beside_cpu()),
+        );
     }
 
     /// The highest peak of all drains.
     pub fn judge_memory(&mut self) {
-        let drains = self
-            .comparisons
-            .iter()
-            .filter_map(|comparison| comparison.sides.first());
-        if let Some(peak) = drains.map(Side::peak_rss).max() {
-            self.judge_most(
-                "Each of the backlogs: peak RSS".to_owned(),
-                peak as f64 / 1e6,
-                RSS_TARGET_MB,
-                "MB",
-            );
+        let drains = self.comparisons.iter().filter_map(|comparison| {
+            let ours = comparison.sides.first()?;
+            Some((comparison.title.as_str(), ours.peak_rss() as f64 / 1e6))
+        });
+        if let Some((title, peak)) = drains.max_by(|one, other| one.1.total_cmp(&other.1)) {
+            let what = "Each of the backlogs: peak RSS".to_owned();
+            let beside = format!("the highest of all runs is of: {title}");
+            self.judge_most(what, peak, RSS_TARGET_MB, "MB", Some(beside));
         }
     }
 
-    /// At most so much of something.
-    pub fn judge_most(&mut self, what: String, measured: f64, target: f64, unit: &str) {
+    /// At most so much of something. `beside`: what was measured that bounds it.
+    pub fn judge_most(&mut self, what: String, measured: f64, target: f64, unit: &str, beside: Option<String>) {
         self.verdicts.push(Verdict {
             what,
             target: format!("at most {target} {unit}"),
             measured: format!("{measured:.2} {unit}"),
             met: measured <= target,
-            rest: None,
+            beside,
         });
     }
 }
