@@ -6,7 +6,7 @@ use crate::support::relay::Relay;
 use crate::support::server::OwnServer;
 use crate::support::{ANY_OUTBOX, Bed, DEADLINE, Db, Event, eventually, heavy, over_each};
 
-/// Beside the program's code, of which a development build has some 25 MB and a release a third of it: 24 MiB in flight, and
+/// Beside the program's code, of which a development build has some 25 MB and a release a third of it: 16 MiB in flight, and
 /// what the client and the allocator take.
 const BOUND: u64 = 34 << 20;
 /// Ten times what may be in flight; `make bench` drains more.
