@@ -44,6 +44,8 @@ pub use policy::{Culprit, HaltError, Refusal};
 
 /// Events handled before acks are looked at again.
 const TURN: usize = 256;
+/// So many in flight are worth to wait for what follows them, though that must wait for them.
+const LINGERING: usize = 1024;
 /// How long the other failures of a batch are waited for: the broker names the culprit in one of them.
 const FAILURE_GRACE: Duration = Duration::from_secs(1);
 /// The loop comes by at least this often.
@@ -132,6 +134,8 @@ pub struct Relay<S> {
     failures: Failures,
     /// What waits for a commit, of a sink that commits.
     uncommitted: Option<Uncommitted>,
+    /// As the last batch said.
+    more_follows: bool,
     /// When the loop last came by, to notice that the process was stopped.
     seen: Instant,
     overtakable: bool,
@@ -231,6 +235,7 @@ impl<S: Sink> Relay<S> {
             culprit,
             failures: Failures::default(),
             uncommitted,
+            more_follows: false,
             seen: Instant::now(),
             overtakable,
         }
@@ -267,6 +272,9 @@ impl<S: Sink> Relay<S> {
                 // Acks and the stop get their turn between turns of work.
                 tokio::task::yield_now().await;
                 continue;
+            }
+            if !self.may_linger() {
+                self.sink.hurry();
             }
             let ending = source_ended || deadline.is_some();
             let commit = self.commit_at(ending, batches.is_empty());
@@ -378,6 +386,13 @@ impl<S: Sink> Relay<S> {
         }
     }
 
+    /// Whether what was sent may wait for what follows.
+    fn may_linger(&self) -> bool {
+        // With few in flight nothing follows before they are acknowledged.
+        let goes_on = self.batch.is_none() || self.ledger.event_count() >= LINGERING;
+        self.more_follows && goes_on
+    }
+
     fn sink_failed(&mut self, error: SinkError, single: u64, culprit: Option<Culprit>) -> End {
         End::SinkFailed {
             error,
@@ -433,6 +448,7 @@ impl<S: Sink> Relay<S> {
         let again = received.min(self.counted);
         self.counted -= again;
         self.status.count(|totals| totals.received += received - again);
+        self.more_follows = batch.more_follows;
         self.events = batch.events.into();
         self.batch = Some(BatchRest {
             end: batch.end,

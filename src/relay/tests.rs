@@ -21,6 +21,8 @@ use crate::skip::SkipReason;
 #[derive(Debug, Default)]
 struct Script {
     sent: Vec<(Seq, String)>,
+    /// How many were sent when the sink was told to hurry.
+    hurried: Vec<usize>,
     /// Records that are given back first.
     not_ready: Vec<String>,
     /// Records that are given back until what was taken before is committed.
@@ -64,6 +66,12 @@ impl Sink for ScriptedSink {
         }
         script.sent.push((seq, key));
         Ok(())
+    }
+
+    fn hurry(&mut self) {
+        let mut script = self.0.lock().unwrap();
+        let sent = script.sent.len();
+        script.hurried.push(sent);
     }
 
     async fn ready(&mut self) -> Result<(), SinkError> {
@@ -221,6 +229,7 @@ fn batch(numbers: std::ops::RangeInclusive<u64>, invalid: Option<u64>) -> LogBat
             partial: None,
             last_event_end: Lsn(1008),
         }),
+        more_follows: false,
     }
 }
 
@@ -278,6 +287,34 @@ async fn everything_acked_reaches_the_batchs_end_and_the_account_is_even() {
     assert!(matches!(bench.relay.await.unwrap(), End::Drained));
     let totals = bench.status.snapshot().totals;
     assert_eq!((totals.received, totals.published, totals.in_flight()), (3, 3, 0));
+}
+
+/// Whether the sink was told to hurry with so many sent, after whatever the relay does by itself.
+async fn hurried_with(bench: &Bench, sent: usize) -> bool {
+    bench.sent(sent).await;
+    // The relay waits by then: a paused clock moves on only when nothing else can.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    bench.sink.0.lock().unwrap().hurried.contains(&sent)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_sent_may_wait_only_for_what_follows_at_once() {
+    let follows = |numbers| LogBatch {
+        more_follows: true,
+        ..batch(numbers, None)
+    };
+    let bench = start("", 0, Script::default());
+    bench.give(follows(1..=3)).await;
+    assert!(!hurried_with(&bench, 3).await);
+    bench.give(batch(4..=4, None)).await;
+    assert!(hurried_with(&bench, 4).await, "the last one");
+    // What follows comes after acks only.
+    bench.give(follows(5..=105)).await;
+    assert!(hurried_with(&bench, 100).await, "100 may be in flight");
+    // One by one, each is waited for.
+    let bench = start("", 2, Script::default());
+    bench.give(follows(1..=3)).await;
+    assert!(hurried_with(&bench, 1).await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -50,6 +50,10 @@ pub trait Sink: Send + 'static {
     /// [`SendError`] says when to try again, or that this record will never be taken.
     fn send(&mut self, seq: Seq, record: Record) -> Result<(), SendError>;
 
+    /// What was taken is to leave now: nothing follows for which it could wait to travel together. Without this it may wait for
+    /// some milliseconds.
+    fn hurry(&mut self) {}
+
     /// Makes the reports that are due, of a sink that leaves it to whoever sends.
     fn take_reports(&mut self) {}
 

@@ -209,6 +209,8 @@ pub struct LogBatch {
     /// Resuming here is sound once every event of the batch is done. Batches without events move it too, which is how
     /// an outbox that is quiet lets the server recycle its log.
     pub end: Position,
+    /// The source is behind the server's log: the next batch follows at once.
+    pub more_follows: bool,
 }
 
 /// How one connection of a source is to be made.

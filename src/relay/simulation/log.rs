@@ -327,6 +327,7 @@ impl Log {
             events,
             skipped,
             end: self.position(cursor),
+            more_follows: false,
         })
     }
 

@@ -92,9 +92,9 @@ pub(super) fn producer_config(
             (max_events.saturating_mul(2)).clamp(1000, 2_147_483_647).to_string(),
         )
         .set("queue.buffering.max.kbytes", "2147483647");
-    if !given("linger.ms") && !given("queue.buffering.max.ms") {
-        // With nothing to wait for, an event leaves at once; under load batches fill while requests are on their way.
-        client.set("linger.ms", "0");
+    if !is_linger_given(kafka) {
+        // In a backlog; with nothing to wait for, an event leaves at once: see `linger`.
+        client.set("linger.ms", "5");
     }
     if !given("message.max.bytes") {
         // The topics' own limits hold, and are checked before a record is sent.
@@ -105,6 +105,12 @@ pub(super) fn producer_config(
         client.set("batch.size", batch_size.to_string());
     }
     client
+}
+
+/// Whether `client_conf` says how long records wait for others.
+pub(super) fn is_linger_given(kafka: &config::Kafka) -> bool {
+    let names = ["linger.ms", "queue.buffering.max.ms"];
+    kafka.client_conf.iter().any(|(name, _)| names.contains(&name.as_str()))
 }
 
 /// Whether the producer compresses, as far as `client_conf` says.

@@ -13,6 +13,7 @@ mod checkpoint_topic;
 mod client;
 mod committing;
 mod error;
+mod linger;
 mod preflight;
 mod producer;
 mod queue;
@@ -45,6 +46,7 @@ use super::{DeliveryError, DeliveryErrorKind, RecordFault, SendError, Sink, Sink
 use admin::AdminOnDemand;
 use client::wanted_batch_size;
 use committing::Transactions;
+use linger::Hurry;
 use producer::{Settings, SharedProducer};
 use reports::Reports;
 use topics::{Topic, batch_len, prepare};
@@ -96,6 +98,10 @@ pub struct KafkaSink {
     queue_full: bool,
     /// Why the cluster does not let us write.
     refused: Option<DeliveryError>,
+    /// None: how long records linger is the configuration's, or a commit's.
+    hurry: Option<Hurry>,
+    /// Something was sent since it last was to hurry.
+    lingers: bool,
     compressed: bool,
     batch_size: u64,
     /// A smaller batch size that a topic asks for: the producer is made anew when nothing is in flight.
@@ -134,6 +140,7 @@ impl KafkaSink {
             config: Arc::clone(&config),
         };
         let batch_size = wanted_batch_size(&config).min(batch_limit.load(Ordering::Relaxed));
+        let lingers_as_told = transactions.is_some() || client::is_linger_given(&config);
         let (producer, reports) = settings.make(batch_size)?;
         let probe = settings.probe(&producer);
         Ok(Self {
@@ -147,6 +154,8 @@ impl KafkaSink {
             preparing: None,
             queue_full: false,
             refused: None,
+            hurry: (!lingers_as_told).then(Hurry::default),
+            lingers: false,
             compressed: client::is_compressed(&config),
             batch_size,
             next_batch_size: None,
@@ -338,6 +347,7 @@ impl Sink for KafkaSink {
             if let Some(transactions) = &mut self.transactions {
                 transactions.taken();
             }
+            self.lingers = true;
             return Ok(());
         };
         context.pulse.outstanding.fetch_sub(1, Ordering::AcqRel);
@@ -360,6 +370,14 @@ impl Sink for KafkaSink {
                 self.refused = Some(error);
                 Err(SendError::NotReady(Box::new(record)))
             }
+        }
+    }
+
+    fn hurry(&mut self) {
+        if let Some(hurry) = &self.hurry
+            && std::mem::take(&mut self.lingers)
+        {
+            hurry.now(&self.producer);
         }
     }
 

@@ -192,7 +192,8 @@ impl Assembler {
     }
 
     /// What was gathered since the last batch, if anything was. Of a large transaction a part, with the place inside it.
-    pub(super) fn take_batch(&mut self) -> Option<LogBatch> {
+    /// `more_follows`: so much comes that the next batch will be there soon.
+    pub(super) fn take_batch(&mut self, more_follows: bool) -> Option<LogBatch> {
         if !self.moved {
             return None;
         }
@@ -209,6 +210,7 @@ impl Assembler {
                 events,
                 skipped: SkipCounts::default(),
                 end,
+                more_follows: true,
             });
         }
         self.moved = false;
@@ -218,6 +220,7 @@ impl Assembler {
             events,
             skipped: mem::take(&mut self.skipped),
             end: Position::Mysql(Box::new(self.position())),
+            more_follows,
         })
     }
 

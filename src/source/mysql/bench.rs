@@ -53,11 +53,11 @@ pub fn read(
     for event in events {
         assembler.apply(event)?;
         while assembler.advance()? {}
-        while let Some(batch) = assembler.is_full().then(|| assembler.take_batch()).flatten() {
+        while let Some(batch) = assembler.is_full().then(|| assembler.take_batch(false)).flatten() {
             hand_over(batch);
         }
     }
-    while let Some(batch) = assembler.take_batch() {
+    while let Some(batch) = assembler.take_batch(false) {
         hand_over(batch);
     }
     Ok(())

@@ -202,6 +202,7 @@ mod tests {
             events: Vec::new(),
             skipped: SkipCounts::default(),
             end: Position::Mysql(Box::new(position)),
+            more_follows: false,
         })
     }
 

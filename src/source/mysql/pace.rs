@@ -43,6 +43,11 @@ impl Pace {
         }
     }
 
+    /// Whether it is much and not only for a moment.
+    pub(super) fn is_high(&self) -> bool {
+        self.is_high
+    }
+
     /// Whether it is so much that received data is to gather.
     pub(super) fn is_busy(&self) -> bool {
         self.is_high || self.last_read >= BACKLOG_READ
@@ -66,5 +71,6 @@ mod tests {
         assert!(!pace.is_busy(), "a pause");
         pace.read(BACKLOG_READ, after(201_000));
         assert!(pace.is_busy(), "one read that found much");
+        assert!(!pace.is_high(), "a single one");
     }
 }

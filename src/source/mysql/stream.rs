@@ -154,7 +154,7 @@ impl Stream {
                 self.begun = true;
                 options.announce(log);
             }
-            while let Some(batch) = self.assembler.take_batch() {
+            while let Some(batch) = self.assembler.take_batch(self.pace.is_high()) {
                 match self.hand_over(batch, log, &mut watched, options).await? {
                     HandOver::Done => {}
                     HandOver::Stopped => break 'stream End::Stopped,

@@ -21,6 +21,7 @@ use crate::skip::{SkipCounts, SkipReason};
 use crate::source::LogBatch;
 
 use super::error::PostgresError;
+use super::link::BACKLOG_LAG;
 use super::oversized::OversizedHead;
 use super::pgoutput::{LogicalMessage, decode};
 use super::relation::Relations;
@@ -145,6 +146,7 @@ impl Assembler {
             events,
             skipped: mem::take(&mut self.skipped),
             end: Position::Postgres(self.position()),
+            more_follows: self.lag >= BACKLOG_LAG,
         })
     }
 

@@ -129,7 +129,7 @@ impl Stream {
                 match self.hand_over(batch, log, &mut observed, options).await? {
                     HandOver::Done => self.progress.moved(),
                     HandOver::Stopped => break End::Stopped,
-                    HandOver::GivenUp { batch, error } => return self.give_way(batch, error, log).await,
+                    HandOver::GivenUp { batch, error } => return self.give_way(batch, *error, log).await,
                 }
                 self.handed = Instant::now();
             }
@@ -201,6 +201,7 @@ impl Stream {
                 }
             }
         };
+        let error = Box::new(error);
         Ok(HandOver::GivenUp { batch, error })
     }
 
@@ -455,7 +456,7 @@ enum HandOver {
     /// There was no room for too long.
     GivenUp {
         batch: Option<LogBatch>,
-        error: PostgresError,
+        error: Box<PostgresError>,
     },
 }
 

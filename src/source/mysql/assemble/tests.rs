@@ -49,7 +49,7 @@ fn number(event: &ChangeEvent) -> i32 {
 }
 
 fn drain(assembler: &mut Assembler) -> Vec<LogBatch> {
-    std::iter::from_fn(|| assembler.take_batch()).collect()
+    std::iter::from_fn(|| assembler.take_batch(false)).collect()
 }
 
 /// What is at hand as one batch, whatever its size.
