@@ -19,6 +19,7 @@ use crate::kafka::PARTITIONS;
 use crate::pipeline::Pipeline;
 use crate::producer;
 use crate::results::{Latency, LatencySide, Quantiles, Results};
+use crate::warm::Settling;
 
 /// Between two transactions.
 const TICK: Duration = Duration::from_millis(1);
@@ -69,14 +70,18 @@ pub fn measure(bench: &Bench, results: &mut Results, subject: Subject<'_>) -> Re
         let ticks = u64::try_from(length.as_millis() / TICK.as_millis()).unwrap_or(u64::MAX);
         let mut ours = side("tailpost");
         let mut pinged = side("ping");
-        for at in 0..=bench.settings.pairs {
+        let mut settling = Settling::new();
+        let mut is_settled = false;
+        while ours.rounds.len() < bench.settings.pairs {
             let of_us = round(&consumer, &mut next, ticks, batch, commit)?;
             let of_ping = round(&ping_consumer, &mut next_ping, ticks, batch, &mut ping)?;
-            eprintln!("{row} at {per_second}/s: {of_us:?}, ping {of_ping:?}");
-            if at > 0 {
+            let note = if is_settled { "" } else { " (warm-up)" };
+            eprintln!("{row} at {per_second}/s{note}: {of_us:?}, ping {of_ping:?}");
+            if is_settled {
                 ours.rounds.push(of_us);
                 pinged.rounds.push(of_ping);
             }
+            is_settled = is_settled || !settling.goes_on(of_us.p50);
         }
         results.latencies.push(Latency {
             row: row.to_owned(),

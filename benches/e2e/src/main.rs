@@ -28,6 +28,7 @@ mod results;
 mod servers;
 mod settings;
 mod start;
+mod warm;
 
 use std::process::ExitCode;
 

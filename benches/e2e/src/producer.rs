@@ -14,17 +14,13 @@ use crate::bench::Bench;
 use crate::error::{BenchError, Tried};
 use crate::event::{AGGREGATE_TYPE, EVENT_TYPE, Expected, Payload, Spacing, key};
 use crate::process::{self, Usage};
+use crate::warm::Settling;
 
 /// As the tables have it.
 pub const NAME: &str = "a bare producer";
 /// The first argument of the process that produces.
 pub const ARGUMENT: &str = "produce";
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// After fewer rounds than this the broker is taken for warm.
-const WARM_UP_ROUNDS: usize = 12;
-/// Of the broker's CPU: a round that takes hardly less than the one before says that it is warm.
-const WARM: f64 = 0.95;
 
 /// Produces a backlog's records to a topic of their own, then looks at what is in it, off the clock.
 pub fn verified(bench: &Bench, name: &str, all: &Expected) -> Result<Usage, BenchError> {
@@ -37,21 +33,18 @@ pub fn verified(bench: &Bench, name: &str, all: &Expected) -> Result<Usage, Benc
 /// Lets the broker's compiler come to its end: while it translates what is run often, it takes more than all that is measured,
 /// and the rows that come first would pay for it.
 pub fn warm_up(bench: &Bench, all: &Expected) -> Result<(), BenchError> {
-    let mut before = f64::MAX;
-    for round in 1..=WARM_UP_ROUNDS {
+    let mut settling = Settling::new();
+    loop {
         let usage = verified(bench, &bench.unique_name(), all)?;
-        let brokers = usage.machine_cpu_seconds - usage.cpu_seconds;
+        let brokers = (usage.machine_cpu_seconds - usage.cpu_seconds) * 1e6 / all.count() as f64;
         eprintln!(
-            "warm-up {round}: {:.2} s, CPU of the broker {:.2} us/event",
-            usage.seconds,
-            brokers * 1e6 / all.count() as f64
+            "warm-up: {:.2} s, CPU of the broker {brokers:.2} us/event",
+            usage.seconds
         );
-        if brokers >= WARM * before {
-            break;
+        if !settling.goes_on(brokers) {
+            return Ok(());
         }
-        before = brokers;
     }
-    Ok(())
 }
 
 /// Produces in a process of its own: from its start to its exit, when all are acked.

@@ -23,8 +23,9 @@ with a figure of another machine or another run.
 * **Yardsticks.** `pg_recvlogical -f /dev/null` decodes and writes nothing, on the same way in, without TLS as tailpost. The bare producer is
   librdkafka by the same wrapper, in a process of its own, idempotent with `acks=all`: it makes the same records (key, four headers, value) on
   the spot and reads no database. `mysqlbinlog --raw` copies the binlog file and is shown for the scale.
-* **A warm broker.** Before the first row the bare producer runs until the broker's CPU per record no longer falls: its compiler takes more
-  than all that is measured for as long as it is at work.
+* **A warm broker.** Before the first row the bare producer runs until the broker's CPU per record no longer falls, and before latencies
+  count, rounds go by until their median no longer falls: for as long as the broker's compiler is at work, it takes more than all that
+  is measured.
 * **Correct or nothing.** After each drain, off the clock, a `read_committed` consumer reads the topic to its end: every event once, the
   payload byte for byte, those of each key in the order of their commits. Anything else ends the run without results.
 * **CPU, memory, threads** are the kernel's own account of the process (`/proc`): user and system time of all threads in ticks of 10 ms,
