@@ -17,6 +17,7 @@ const PACE_WINDOW: Duration = Duration::from_millis(4);
 #[derive(Debug)]
 pub(super) struct Pace {
     last_read: usize,
+    filled: bool,
     since: Instant,
     bytes: usize,
     is_high: bool,
@@ -26,14 +27,17 @@ impl Pace {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             last_read: 0,
+            filled: false,
             since: now,
             bytes: 0,
             is_high: false,
         }
     }
 
-    pub(super) fn read(&mut self, bytes: usize, now: Instant) {
+    /// `filled`: the read took all that there was room for.
+    pub(super) fn read(&mut self, bytes: usize, filled: bool, now: Instant) {
         self.last_read = bytes;
+        self.filled = filled;
         self.bytes = self.bytes.saturating_add(bytes);
         let elapsed = now.saturating_duration_since(self.since);
         if elapsed >= PACE_WINDOW {
@@ -48,7 +52,12 @@ impl Pace {
         self.is_high
     }
 
-    /// Whether it is so much that received data is to gather.
+    /// Whether received data is to gather. Not where a read left some for want of room: that has gathered already.
+    pub(super) fn gathers(&self) -> bool {
+        self.is_busy() && !self.filled
+    }
+
+    /// Whether so much comes that room is made for more at once.
     pub(super) fn is_busy(&self) -> bool {
         self.is_high || self.last_read >= BACKLOG_READ
     }
@@ -63,14 +72,17 @@ mod tests {
         let begun = Instant::now();
         let after = |micros| begun + Duration::from_micros(micros);
         let mut pace = Pace::new(begun);
-        (1..=100).for_each(|read| pace.read(400, after(read * 1000)));
+        (1..=100).for_each(|read| pace.read(400, false, after(read * 1000)));
         assert!(!pace.is_busy(), "a thousand a second");
-        (1..=100).for_each(|read| pace.read(400, after(100_000 + read * 40)));
+        (1..=100).for_each(|read| pace.read(400, false, after(100_000 + read * 40)));
         assert!(pace.is_busy(), "twenty-five a millisecond");
-        pace.read(400, after(200_000));
+        pace.read(400, false, after(200_000));
         assert!(!pace.is_busy(), "a pause");
-        pace.read(BACKLOG_READ, after(201_000));
+        pace.read(BACKLOG_READ, false, after(201_000));
         assert!(pace.is_busy(), "one read that found much");
         assert!(!pace.is_high(), "a single one");
+        assert!(pace.gathers());
+        pace.read(BACKLOG_READ, true, after(202_000));
+        assert!(pace.is_busy() && !pace.gathers(), "more is there already");
     }
 }

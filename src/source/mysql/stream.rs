@@ -212,9 +212,10 @@ impl Stream {
                     }
                     self.watch_progress(&watched, log)?;
                 }
-                read = read(&mut self.transport, &mut self.buffer, self.pace.is_busy()) => {
+                read = read(&mut self.transport, &mut self.buffer, &self.pace) => {
                     self.heard = Instant::now();
-                    self.pace.read(read?, self.heard);
+                    let filled = self.buffer.len() == self.buffer.capacity();
+                    self.pace.read(read?, filled, self.heard);
                 }
             }
         };
@@ -436,18 +437,18 @@ enum HandOver {
 }
 
 /// Cancel safe: what was read is in the buffer.
-async fn read(transport: &mut Transport, buffer: &mut BytesMut, busy: bool) -> Result<usize, MysqlError> {
+async fn read(transport: &mut Transport, buffer: &mut BytesMut, pace: &Pace) -> Result<usize, MysqlError> {
     let reading = |source| MysqlError::Io {
         action: "read from the server",
         source,
     };
-    if busy {
+    if pace.gathers() {
         transport.gather().await.map_err(reading)?;
     }
     let missing = payload_len(buffer)
         .map_or(0, |length| (HEADER_BYTES + length).saturating_sub(buffer.len()))
         .min(WHOLE_PACKET);
-    let chunk = if busy { BUSY_CHUNK } else { IDLE_CHUNK };
+    let chunk = if pace.is_busy() { BUSY_CHUNK } else { IDLE_CHUNK };
     if buffer.capacity() - buffer.len() < chunk / 4 || buffer.capacity() - buffer.len() < missing {
         buffer.reserve(chunk.max(missing));
     }

@@ -41,6 +41,8 @@ pub(super) struct Link {
     /// Received and not yet taken.
     pub(super) buffer: BytesMut,
     last_read: usize,
+    /// The last read took all that there was room for: more is there, and need not gather.
+    filled: bool,
     heard: Instant,
     out: BytesMut,
 }
@@ -53,6 +55,7 @@ impl Link {
             pid,
             buffer,
             last_read: 0,
+            filled: false,
             heard: Instant::now(),
             out: BytesMut::with_capacity(64),
         }
@@ -71,7 +74,7 @@ impl Link {
     /// came last was. Cancel safe.
     pub(super) async fn read(&mut self, discard: u64, lag: Duration) -> Result<(), PostgresError> {
         let busy = self.last_read >= BACKLOG_READ || lag >= BACKLOG_LAG;
-        if busy {
+        if busy && !self.filled {
             self.transport.gather().await.map_err(reading)?;
         }
         let buffer = &mut self.buffer;
@@ -91,6 +94,7 @@ impl Link {
             Ok(read) => read,
             Err(source) => return Err(reading(source)),
         };
+        self.filled = buffer.len() == buffer.capacity();
         self.heard = Instant::now();
         Ok(())
     }
