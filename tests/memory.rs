@@ -96,7 +96,7 @@ fn a_gigabyte_that_waits_for_a_broker_takes_little_memory() {
 fn wait_full(relay: &Relay, bed: &Bed) {
     // The gauge is a turn of work behind.
     eventually(LONG, "as much in flight as may be", || {
-        relay.metric("tailpost_in_flight_bytes", &[]) > 24e6
+        relay.metric("tailpost_in_flight_bytes", &[]) > 16e6
     });
     let Bed::Postgres(bed) = bed else {
         panic!("a server that notes replies")
