@@ -6,13 +6,13 @@ use crate::support::relay::Relay;
 use crate::support::server::OwnServer;
 use crate::support::{ANY_OUTBOX, Bed, DEADLINE, Db, Event, eventually, heavy, over_each};
 
-/// Beside the program's code, of which a development build has some 25 MB and a release a third of it: 16 MiB in flight, and
+/// Beside the program's code, of which a development build has some 25 MB and a release a third of it: 8 MiB in flight, and
 /// what the client and the allocator take.
-const BOUND: u64 = 34 << 20;
+const BOUND: u64 = 26 << 20;
 /// Ten times what may be in flight; `make bench` drains more.
 const BACKLOG: u32 = 200_000;
 /// With the code.
-const WHOLE_BOUND: u64 = 52 << 20;
+const WHOLE_BOUND: u64 = 48 << 20;
 /// For what keeps both cores busy on a machine that others use too.
 const LONG: Duration = Duration::from_secs(300);
 
@@ -96,7 +96,7 @@ fn a_gigabyte_that_waits_for_a_broker_takes_little_memory() {
 fn wait_full(relay: &Relay, bed: &Bed) {
     // The gauge is a turn of work behind.
     eventually(LONG, "as much in flight as may be", || {
-        relay.metric("tailpost_in_flight_bytes", &[]) > 16e6
+        relay.metric("tailpost_in_flight_bytes", &[]) > 8e6
     });
     let Bed::Postgres(bed) = bed else {
         panic!("a server that notes replies")

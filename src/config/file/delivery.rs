@@ -14,7 +14,7 @@ impl Default for Delivery {
     fn default() -> Self {
         Self {
             max_in_flight_events: 20_000,
-            max_in_flight_bytes: 16 * 1024 * 1024,
+            max_in_flight_bytes: 8 * 1024 * 1024,
             drain_timeout: Duration::from_secs(30),
             stall_timeout: Duration::from_secs(60),
             progress_timeout: Duration::from_secs(60),

@@ -92,7 +92,7 @@ fn defaults_are_those_of_the_contract() {
         pipeline.delivery,
         Delivery {
             max_in_flight_events: 20_000,
-            max_in_flight_bytes: 16 << 20,
+            max_in_flight_bytes: 8 << 20,
             drain_timeout: Duration::from_secs(30),
             stall_timeout: Duration::from_secs(60),
             progress_timeout: Duration::from_secs(60),
