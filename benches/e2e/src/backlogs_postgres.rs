@@ -113,13 +113,15 @@ impl Waiting<'_, '_> {
         Ok(usage)
     }
 
-    /// tailpost and `pg_recvlogical`, both by the same way in; over TCP, what Kafka takes without a database is shown beside.
+    /// tailpost and `pg_recvlogical`, both by the same way in. `shows_producer`: where Kafka may be what bounds it, what it takes
+    /// without a database is shown beside.
     fn against_recvlogical(
         &self,
         bench: &Bench,
         row: &str,
         title: &str,
         way: postgres::Way,
+        shows_producer: bool,
     ) -> Result<Comparison, BenchError> {
         let row = Row {
             name: row,
@@ -131,7 +133,7 @@ impl Waiting<'_, '_> {
             Way::new("tailpost", |name| self.drain(bench, name, way, Delivery::AtLeastOnce)),
             Way::new("pg_recvlogical", |name| self.recvlogical(bench, name, way)),
         ];
-        if way == postgres::Way::Tcp {
+        if shows_producer {
             ways.push(Way::new(producer::NAME, |name| {
                 producer::verified(bench, name, &self.expected)
             }));
@@ -176,14 +178,15 @@ pub fn of_batches<'a, 'b: 'a>(
 ) -> Result<(), BenchError> {
     if bench.settings.wants("postgres-tcp") {
         let title = "PostgreSQL, 100 a transaction, TCP";
-        let comparison = waiting(EVENTS).against_recvlogical(bench, "postgres-tcp", title, postgres::Way::Tcp)?;
+        let comparison = waiting(EVENTS).against_recvlogical(bench, "postgres-tcp", title, postgres::Way::Tcp, true)?;
         results.judge_ratio(&comparison, TCP_TARGET);
         results.judge_cpu(&comparison);
         results.comparisons.push(comparison);
     }
     if bench.settings.wants("postgres-socket") {
         let title = "PostgreSQL, 100 a transaction, Unix socket";
-        let comparison = waiting(EVENTS).against_recvlogical(bench, "postgres-socket", title, postgres::Way::Socket)?;
+        let comparison =
+            waiting(EVENTS).against_recvlogical(bench, "postgres-socket", title, postgres::Way::Socket, false)?;
         results.judge_ratio(&comparison, SOCKET_TARGET);
         results.comparisons.push(comparison);
     }
@@ -250,7 +253,10 @@ pub fn of_shapes(bench: &Bench, results: &mut Results, server: &Postgres) -> Res
             slot: "all".to_owned(),
             expected,
         };
-        let comparison = waiting.against_recvlogical(bench, shape.row, shape.title, postgres::Way::Tcp)?;
+        // One a transaction waits for the database.
+        let shows_producer = shape.batch > 1;
+        let comparison =
+            waiting.against_recvlogical(bench, shape.row, shape.title, postgres::Way::Tcp, shows_producer)?;
         results.judge_ratio(&comparison, TCP_TARGET);
         results.comparisons.push(comparison);
     }

@@ -31,7 +31,8 @@ pub struct Row<'a> {
     pub payload_bytes: u64,
 }
 
-/// One round that does not count, then as many as there are pairs; every other one in reverse order.
+/// The first way once, which does not count: what all of them read is in memory then. After it as many rounds as there are
+/// pairs, every other one in reverse order.
 pub fn alternate(bench: &Bench, row: Row<'_>, mut ways: Vec<Way<'_>>) -> Result<Comparison, BenchError> {
     let mut sides: Vec<Side> = ways
         .iter()
@@ -42,7 +43,9 @@ pub fn alternate(bench: &Bench, row: Row<'_>, mut ways: Vec<Way<'_>>) -> Result<
         .collect();
     for round in 0..=bench.settings.pairs {
         let mut order: Vec<usize> = (0..ways.len()).collect();
-        if round % 2 == 1 {
+        if round == 0 {
+            order.truncate(1);
+        } else if round % 2 == 1 {
             order.reverse();
         }
         for at in order {

@@ -24,6 +24,8 @@ use crate::warm::Settling;
 /// Between two transactions.
 const TICK: Duration = Duration::from_millis(1);
 const ROUND: Duration = Duration::from_secs(3);
+/// Before those that count.
+const WARM_UP: Duration = Duration::from_secs(1);
 const QUICK_ROUND: Duration = Duration::from_millis(500);
 /// For the last events of a round to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -66,13 +68,16 @@ pub fn measure(bench: &Bench, results: &mut Results, subject: Subject<'_>) -> Re
     round(&consumer, &mut next, 1, 1, commit)?;
     for per_second in [1_000, 10_000] {
         let batch = per_second / 1_000;
-        let length = if bench.settings.quick { QUICK_ROUND } else { ROUND };
-        let ticks = u64::try_from(length.as_millis() / TICK.as_millis()).unwrap_or(u64::MAX);
+        let ticks = |length: Duration| {
+            let length = if bench.settings.quick { QUICK_ROUND } else { length };
+            u64::try_from(length.as_millis() / TICK.as_millis()).unwrap_or(u64::MAX)
+        };
         let mut ours = side("tailpost");
         let mut pinged = side("ping");
         let mut settling = Settling::new();
         let mut is_settled = false;
         while ours.rounds.len() < bench.settings.pairs {
+            let ticks = ticks(if is_settled { ROUND } else { WARM_UP });
             let of_us = round(&consumer, &mut next, ticks, batch, commit)?;
             let of_ping = round(&ping_consumer, &mut next_ping, ticks, batch, &mut ping)?;
             let note = if is_settled { "" } else { " (warm-up)" };
