@@ -1,6 +1,6 @@
 //! A slot that the server gives up, and one that it is about to give up.
 
-use crate::support::server::{Frozen, OwnServer};
+use crate::support::server::{Frozen, NO_ELECTION, OwnServer};
 use crate::support::{DEADLINE, Emit, OUTBOX, TestBed, eventually, message, variable};
 
 /// A server that keeps 4 MB of log for a slot, in segments of 1 MB.
@@ -79,7 +79,7 @@ fn an_invalidated_slot_ends_the_pipeline_and_an_accepted_gap_goes_on() {
 #[test]
 fn a_stuck_sink_neither_costs_the_slot_nor_hangs_the_checkpointer() {
     let server = short_of_space();
-    let broker = OwnServer::kafka("");
+    let broker = OwnServer::kafka(NO_ELECTION);
     let bed = TestBed::on(server.addresses(), &broker.brokers());
     let small = format!("{OUTBOX}  delivery: {{max_in_flight_events: 10, stall_timeout: 10m}}\n");
     let mut relay = bed.relay(&small);

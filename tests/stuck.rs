@@ -8,7 +8,7 @@ use mysql::prelude::Queryable;
 use crate::support::load::{Load, Plan};
 use crate::support::mysql_bed::MysqlBed;
 use crate::support::relay::Relay;
-use crate::support::server::{OwnServer, Postgres};
+use crate::support::server::{NO_ELECTION, OwnServer, Postgres};
 use crate::support::{ANY_OUTBOX, Bed, DEADLINE, Db, Event, TestBed, eventually, heavy, over_each};
 
 const PLAN: Plan = Plan {
@@ -34,7 +34,7 @@ fn wait_stuck(relay: &Relay, load: &Load, events: u64) {
 #[test]
 fn a_broker_frozen_for_longer_than_wal_sender_timeout_costs_no_connection() {
     let _alone = heavy();
-    let broker = OwnServer::kafka("");
+    let broker = OwnServer::kafka(NO_ELECTION);
     let bed = TestBed::on(Postgres::shared(), &broker.brokers());
     bed.kafka.create_topic(&bed.events(), 4, &[]);
     let timeout_s = 5;
@@ -75,7 +75,10 @@ over_each!(a_broker_frozen_for_longer_than_net_write_timeout_costs_no_connection
 fn a_broker_frozen_for_longer_than_net_write_timeout_costs_no_connection(db: Db) {
     let _alone = heavy();
     let flavor = db.flavor().expect("a binlog");
-    let (server, broker) = (OwnServer::mysql(flavor, "--net-write-timeout=2"), OwnServer::kafka(""));
+    let (server, broker) = (
+        OwnServer::mysql(flavor, "--net-write-timeout=2"),
+        OwnServer::kafka(NO_ELECTION),
+    );
     let bed = MysqlBed::with(flavor, Some(&server), &broker.brokers());
     let mut relay = bed.relay(&with_room(10, ""));
     relay.start();
@@ -115,7 +118,7 @@ fn a_broker_frozen_for_longer_than_net_write_timeout_costs_no_connection(db: Db)
 
 over_each!(a_sink_stuck_for_stall_timeout_frees_the_server_until_there_is_room);
 fn a_sink_stuck_for_stall_timeout_frees_the_server_until_there_is_room(db: Db) {
-    let broker = OwnServer::kafka("");
+    let broker = OwnServer::kafka(NO_ELECTION);
     let bed = Bed::with(db, None, Some(&broker));
     bed.kafka.create_topic(&bed.events(), 4, &[]);
     let mut relay = bed.relay(&with_room(200, ", stall_timeout: 1s"));
@@ -146,7 +149,7 @@ fn a_sink_stuck_for_stall_timeout_frees_the_server_until_there_is_room(db: Db) {
 
 over_each!(sigterm_with_a_stuck_sink_ends_when_drain_timeout_is_over_and_a_second_one_at_once);
 fn sigterm_with_a_stuck_sink_ends_when_drain_timeout_is_over_and_a_second_one_at_once(db: Db) {
-    let broker = OwnServer::kafka("");
+    let broker = OwnServer::kafka(NO_ELECTION);
     let bed = Bed::with(db, None, Some(&broker));
     bed.kafka.create_topic(&bed.events(), 4, &[]);
     let mut relay = bed.relay(&with_room(200, ", drain_timeout: 1s"));

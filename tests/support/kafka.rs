@@ -244,8 +244,31 @@ impl Reader {
     pub fn exactly(&mut self, count: usize) -> &[Record] {
         self.until(&format!("{count} records"), |records| records.len() >= count);
         self.all();
-        assert_eq!(self.records.len(), count, "records of {:?}", self.topics);
+        let (topics, repeated) = (&self.topics, self.repeated());
+        assert_eq!(
+            self.records.len(),
+            count,
+            "records of {topics:?}; more than once: {repeated:#?}"
+        );
         &self.records
+    }
+
+    /// Where the events are that came more than once.
+    fn repeated(&self) -> BTreeMap<&str, Vec<(&str, i32, i64, i64)>> {
+        let mut places: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+        for record in &self.records {
+            if let Some(id) = record.header("df-event-id") {
+                let place = (
+                    record.topic.as_str(),
+                    record.partition,
+                    record.offset,
+                    record.timestamp_ms,
+                );
+                places.entry(id).or_default().push(place);
+            }
+        }
+        places.retain(|_, places| places.len() > 1);
+        places
     }
 
     /// Reads all that is there now, whatever stands between the last record and the end: the ends of transactions take
