@@ -19,17 +19,21 @@ pub struct Record {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     pub name: Arc<str>,
-    pub value: Bytes,
+    /// None: null, which consumers tell from an empty value.
+    pub value: Option<Bytes>,
+}
+
+impl Header {
+    /// Bytes of its name and value.
+    pub fn byte_len(&self) -> usize {
+        self.name.len() + self.value.as_ref().map_or(0, Bytes::len)
+    }
 }
 
 impl Record {
     /// Bytes of the application in it: key, value, header names and values.
     pub fn byte_len(&self) -> usize {
-        let headers: usize = self
-            .headers
-            .iter()
-            .map(|header| header.name.len() + header.value.len())
-            .sum();
+        let headers: usize = self.headers.iter().map(Header::byte_len).sum();
         self.key.as_ref().map_or(0, Bytes::len) + self.value.as_ref().map_or(0, Bytes::len) + headers
     }
 }

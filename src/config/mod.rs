@@ -17,6 +17,7 @@ pub mod pipeline;
 mod placeholder;
 mod quantity;
 mod reader;
+pub mod route;
 mod shown;
 mod suggest;
 pub mod template;
@@ -31,9 +32,11 @@ pub use error::{ConfigError, ConfigErrors, Note, Place, Problem, Violation};
 pub use pattern::{NamePattern, OutboxPattern, PrefixPattern};
 pub use pipeline::{
     Checkpoint, CheckpointTopic, Columns, CreateTopics, DeadLetter, Delivery, Envelope, ErrorPolicies, ErrorPolicy,
-    GtidStart, Kafka, Mysql, MysqlStart, OnFenced, Outbox, OutboxSelection, OversizedDeadLetter, Pipeline, Postgres,
-    Processor, Restart, Sink, Source, Ssl, SslMode, Start,
+    GtidStart, HeaderNames, Kafka, KeyAs, Mysql, MysqlStart, OnFenced, OnMissing, OnNull, Outbox, OutboxSelection,
+    OversizedDeadLetter, PayloadAs, Pipeline, Postgres, Processor, Restart, Sink, Source, Ssl, SslMode, Start,
+    TopicRule,
 };
+pub use route::{Rewrite, Route};
 pub use template::Template;
 
 use reader::{Finding, Reader};

@@ -2,15 +2,18 @@
 //!
 //! The file's own shape lives in the readers beside this module; nothing here is optional that the program cannot do without.
 
+mod outbox;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+pub use outbox::{Columns, HeaderNames, KeyAs, OnMissing, OnNull, Outbox, PayloadAs, TopicRule};
 use secrecy::SecretString;
 
 use super::dsn::{MysqlDsn, PostgresDsn};
-use super::pattern::{NamePattern, OutboxPattern, PrefixPattern};
+use super::pattern::{NamePattern, PrefixPattern};
 use super::template::Template;
 use crate::gtid::{GtidSet, MariadbGtids};
 use crate::position::Lsn;
@@ -178,39 +181,6 @@ impl FromStr for GtidStart {
 #[derive(Debug, Clone)]
 pub enum Processor {
     Outbox(Outbox),
-}
-
-/// A processor of type `outbox`.
-#[derive(Debug, Clone)]
-pub struct Outbox {
-    /// Name in metrics; `outbox` when the file does not say.
-    pub id: String,
-    /// Which outboxes it takes: a message prefix, a table, or schema and table. Empty: all.
-    pub tables: Vec<OutboxPattern>,
-    /// Step 1 of the topic's cascade.
-    pub topic: Option<Template>,
-    pub columns: Columns,
-    /// Step 3 of the topic's cascade; a legal topic name.
-    pub default_topic: Option<String>,
-    /// The record's key; none: the aggregate id.
-    pub key: Option<Template>,
-    /// Header name and the field that fills it, in the file's order.
-    pub additional_headers: Vec<(String, String)>,
-    /// Whether the value is the payload as it is, without an envelope.
-    pub raw_payload: bool,
-    /// Whether a missing field makes an event invalid.
-    pub strict: bool,
-}
-
-/// Where an outbox event's fields are: JSON members of a message, or columns of a row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Columns {
-    pub payload: String,
-    pub aggregate_type: String,
-    pub aggregate_id: String,
-    pub event_type: String,
-    pub topic: String,
-    pub event_id: String,
 }
 
 /// Where records go.

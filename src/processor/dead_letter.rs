@@ -18,7 +18,7 @@ use super::ProcessError;
 use super::envelope::NativeEnvelope;
 use super::json::write_hex;
 use crate::calendar::rfc3339;
-use crate::config::{OversizedDeadLetter, Pipeline};
+use crate::config::{OversizedDeadLetter, Pipeline, pipeline};
 use crate::event::{Change, ChangeEvent, Origin, Selection};
 use crate::position::EventPosition;
 use crate::record::{Header, Record};
@@ -75,6 +75,8 @@ pub struct DeadLetters {
     oversized: OversizedDeadLetter,
     pipeline: Bytes,
     source: Bytes,
+    /// The headers that have an event's id, by the processors of the pipeline.
+    id_headers: Vec<String>,
     envelope: NativeEnvelope,
 }
 
@@ -105,6 +107,7 @@ impl DeadLetters {
             oversized: config.oversized,
             pipeline: Bytes::from(pipeline.name.clone()),
             source: Bytes::from(source.to_owned()),
+            id_headers: pipeline.processors.iter().filter_map(id_header).collect(),
             envelope: NativeEnvelope::new(source),
         })
     }
@@ -208,7 +211,7 @@ impl DeadLetters {
         }
         let mut room = MAX_STUB_HEADERS;
         let kept = kept.iter().filter(|header| {
-            let length = header.name.len() + header.value.len();
+            let length = header.byte_len();
             let fits = length <= room;
             room -= if fits { length } else { 0 };
             fits
@@ -216,7 +219,7 @@ impl DeadLetters {
         let mut headers: Vec<Header> = kept.cloned().collect();
         headers.extend(own.iter().map(|header| Header {
             name: Arc::clone(&header.name),
-            value: cut(&header.value),
+            value: header.value.as_ref().map(cut),
         }));
         push(&mut headers, STUB, "true");
         push(
@@ -242,8 +245,11 @@ impl DeadLetters {
     /// The headers that every letter has, behind the record's own.
     fn push_headers(&self, headers: &mut Vec<Header>, why: Why<'_>, at: &EventPosition, now: SystemTime) {
         let at = at.to_string();
-        let event_id = headers.iter().find(|header| &*header.name == "df-event-id");
-        let event_id = event_id.map_or_else(|| Bytes::from(at.clone()), |header| header.value.clone());
+        let mut named = headers
+            .iter()
+            .filter(|header| self.id_headers.iter().any(|name| **name == *header.name));
+        let event_id = named.find_map(|header| header.value.clone());
+        let event_id = event_id.unwrap_or_else(|| Bytes::from(at.clone()));
         push(headers, REASON, why.reason.label());
         push(headers, DETAIL, why.detail);
         push(headers, ERROR, cut(&Bytes::from(why.error)));
@@ -259,6 +265,11 @@ impl DeadLetters {
     }
 }
 
+fn id_header(processor: &pipeline::Processor) -> Option<String> {
+    let pipeline::Processor::Outbox(outbox) = processor;
+    outbox.header_names.event_id.clone()
+}
+
 /// What a letter says of its cause.
 struct Why<'a> {
     reason: DeadLetterReason,
@@ -272,7 +283,7 @@ struct Why<'a> {
 fn push(headers: &mut Vec<Header>, name: &str, value: impl Into<Bytes>) {
     headers.push(Header {
         name: Arc::from(name),
-        value: value.into(),
+        value: Some(value.into()),
     });
 }
 

@@ -109,6 +109,11 @@ pub enum Problem {
          be it null"
     )]
     NoPayload { field: String },
+    #[error(
+        "there is no field `{field}` for the header `{header}`: expected the member or column, be it null, or \
+         `on_missing: skip`"
+    )]
+    NoHeaderField { header: String, field: String },
     #[error("`strict` found no text in {fields}: expected a non-empty text, a number or a boolean in each")]
     StrictFields { fields: String },
     #[error("`strict` found no topic: {tried}; expected one of the two, or `strict: false` for the topics after them")]
@@ -152,6 +157,7 @@ impl Problem {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NoPayload { .. }
+            | Self::NoHeaderField { .. }
             | Self::StrictFields { .. }
             | Self::StrictTopic { .. }
             | Self::NotText { .. }

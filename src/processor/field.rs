@@ -66,6 +66,33 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// Whether it is a JSON string: a message's member, or what a JSON column has.
+    pub(super) fn is_json_string(self) -> bool {
+        let text = match self {
+            Self::Json { text, .. } => text.as_bytes(),
+            Self::Cell {
+                text,
+                kind: ColumnKind::Json,
+            } => text.trim_ascii_start(),
+            _ => return false,
+        };
+        text.first() == Some(&b'"')
+    }
+
+    /// Whether it is a number or a boolean, whose text is JSON as it is.
+    pub(super) fn is_plain_json(self) -> bool {
+        match self {
+            Self::Json { text, .. } => json::is_plain(text.as_bytes()),
+            Self::Cell { text, kind } => match kind {
+                ColumnKind::Boolean => true,
+                ColumnKind::Integer | ColumnKind::Float => json::is_number(text),
+                ColumnKind::Json => json::is_plain(text.trim_ascii()),
+                _ => false,
+            },
+            Self::Missing | Self::Null | Self::Binary(_) => false,
+        }
+    }
+
     /// The member that a path of names leads to, through JSON objects. Cells count as JSON when they hold it.
     pub(super) fn descend(self, path: &[String]) -> Self {
         path.iter().fold(self, |field, name| {

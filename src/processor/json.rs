@@ -100,6 +100,11 @@ pub(super) fn trim(text: &str) -> &str {
     text.trim_matches([' ', '\t', '\n', '\r'])
 }
 
+/// Whether a JSON value is a number or a boolean.
+pub(super) fn is_plain(value: &[u8]) -> bool {
+    matches!(value, b"true" | b"false") || is_number(value)
+}
+
 /// Whether a text is a number in JSON's grammar, which knows no `+1`, `.5`, `01` or `NaN`.
 pub(super) fn is_number(text: &[u8]) -> bool {
     let text = text.strip_prefix(b"-").unwrap_or(text);

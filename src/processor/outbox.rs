@@ -11,6 +11,8 @@
 //! - An enveloped payload that is not JSON already (a text or binary column, a message that is no object) is put in as
 //!   JSON when it parses as JSON, else as a JSON string.
 
+mod payload;
+
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -19,14 +21,16 @@ use bytes::Bytes;
 use super::envelope::NativeEnvelope;
 use super::error::{Outline, Problem, ProcessError};
 use super::field::{Field, FieldPath, Fields, Names, Slot, Text, named_text};
+use super::json;
 use super::template::{Compiled, Rendering};
-use super::topic::{TopicCascade, TopicNames};
+use super::topic::{OwnTopic, TopicCascade, TopicNames};
 use super::{Outcome, Processor, Step};
 use crate::config::pattern::OutboxPattern;
-use crate::config::pipeline;
+use crate::config::pipeline::{self, KeyAs, OnMissing, OnNull, TopicRule};
 use crate::config::template::Template;
 use crate::event::{Change, ChangeEvent, LogMessage, Operation, RowChange, Selection};
 use crate::record::{Header, Record};
+use payload::PayloadForm;
 
 /// A processor of type `outbox`.
 #[derive(Debug)]
@@ -48,6 +52,8 @@ struct Layout {
     headers: HeaderNames,
     key: Option<Compiled<FieldPath>>,
     sink_key: Option<Compiled<FieldPath>>,
+    key_as: KeyAs,
+    keep_empty_key: bool,
     strict: bool,
 }
 
@@ -62,17 +68,18 @@ struct Columns {
 
 #[derive(Debug)]
 struct HeaderNames {
-    event_id: Arc<str>,
-    aggregate_type: Arc<str>,
-    aggregate_id: Arc<str>,
-    event_type: Arc<str>,
+    event_id: Option<Arc<str>>,
+    aggregate_type: Option<Arc<str>>,
+    aggregate_id: Option<Arc<str>>,
+    event_type: Option<Arc<str>>,
     additional: Vec<(Arc<str>, Slot)>,
+    on_missing: OnMissing,
+    on_null: OnNull,
 }
 
 #[derive(Debug)]
 enum ValueForm {
-    /// The payload's own bytes.
-    Raw,
+    Payload(PayloadForm),
     Envelope(Box<NativeEnvelope>),
 }
 
@@ -120,31 +127,41 @@ impl Outbox {
         };
         let mut compiled =
             |template: Option<&Template>| template.map(|template| Compiled::new(template, |path| names.path(path)));
-        let (template, sink) = (compiled(config.topic.as_ref()), compiled(sink_topic));
+        let sink = compiled(sink_topic);
+        let template = compiled(config.topic.as_ref().and_then(TopicRule::template));
         let (key, sink_key) = (compiled(config.key.as_ref()), compiled(sink_key));
         let additional = config.additional_headers.iter();
         let additional = additional
             .map(|(header, column)| (Arc::from(header.as_str()), names.slot(column)))
             .collect();
+        let own = match &config.topic {
+            Some(TopicRule::Route(route)) => Some(OwnTopic::Route {
+                by: names.slot(&route.by),
+                rewrite: route.rewrite().clone(),
+            }),
+            Some(TopicRule::Template(_)) | None => template.map(OwnTopic::Template),
+        };
         let topic = TopicCascade {
-            template,
+            own,
             column: names.slot(&config.columns.topic),
             default_topic: config.default_topic.clone(),
             sink,
             strict: config.strict,
             names: TopicNames::default(),
         };
+        let name = |name: &Option<String>| name.as_deref().map(Arc::from);
         let headers = HeaderNames {
-            event_id: Arc::from("df-event-id"),
-            aggregate_type: Arc::from("df-aggregate-type"),
-            aggregate_id: Arc::from("df-aggregate-id"),
-            event_type: Arc::from("df-event-type"),
+            event_id: name(&config.header_names.event_id),
+            aggregate_type: name(&config.header_names.aggregate_type),
+            aggregate_id: name(&config.header_names.aggregate_id),
+            event_type: name(&config.header_names.event_type),
             additional,
+            on_missing: config.on_missing,
+            on_null: config.on_null,
         };
-        let value = if config.raw_payload {
-            ValueForm::Raw
-        } else {
-            ValueForm::Envelope(Box::new(envelope))
+        let value = match config.raw_payload {
+            true => ValueForm::Payload(PayloadForm::new(config)),
+            false => ValueForm::Envelope(Box::new(envelope)),
         };
         let layout = Layout {
             names,
@@ -152,6 +169,8 @@ impl Outbox {
             headers,
             key,
             sink_key,
+            key_as: config.key_as,
+            keep_empty_key: config.keep_empty_key,
             strict: config.strict,
         };
         Self {
@@ -188,12 +207,16 @@ impl Outbox {
         if self.layout.strict {
             self.layout.demand(&texts)?;
         }
+        self.layout.demand_headers(&fields)?;
         let topic = self.topic.topic(&fields, &self.layout.names)?;
         let value = match &mut self.value {
-            ValueForm::Raw => payload.bytes(),
+            ValueForm::Payload(form) => {
+                let field = self.layout.names.name(self.layout.columns.payload);
+                form.value(payload, field)?
+            }
             ValueForm::Envelope(envelope) => Some(envelope.of_outbox(event, change, payload)?),
         };
-        let (headers, aggregate_id) = self.layout.headers(event, texts, text)?;
+        let (headers, aggregate_id) = self.layout.headers(event, &fields, texts, text)?;
         let key = self.layout.key(&fields, aggregate_id)?;
         Ok(Record {
             topic,
@@ -209,7 +232,7 @@ impl Outbox {
         let fields = self.layout.all_fields(change).unwrap_or(Fields::None);
         let text = |slot| Ok::<_, Infallible>(self.layout.text(&fields, slot).ok().flatten());
         let Ok(texts) = self.layout.texts(text);
-        let Ok((headers, aggregate_id)) = self.layout.headers(event, texts, text);
+        let Ok((headers, aggregate_id)) = self.layout.headers(event, &fields, texts, text);
         Outline {
             topic: self.topic.topic(&fields, &self.layout.names).ok(),
             key: self.layout.key(&fields, aggregate_id).ok().flatten(),
@@ -277,44 +300,82 @@ impl Layout {
         })
     }
 
+    /// What `on_missing: reject` asks for: each additional header has its field, be it null.
+    fn demand_headers(&self, fields: &Fields<'_>) -> Result<(), Problem> {
+        if self.headers.on_missing == OnMissing::Skip {
+            return Ok(());
+        }
+        let mut additional = self.headers.additional.iter();
+        let missing = additional.find(|(_, slot)| fields.field(*slot) == Field::Missing);
+        missing.map_or(Ok(()), |(header, slot)| {
+            Err(Problem::NoHeaderField {
+                header: header.to_string(),
+                field: self.names.name(*slot).to_owned(),
+            })
+        })
+    }
+
     /// The record's headers, and the aggregate's id again for the key.
     fn headers<'a, E>(
         &self,
         event: &ChangeEvent,
+        fields: &Fields<'_>,
         texts: Texts<'a>,
         text: impl Fn(Slot) -> Result<Option<Text<'a>>, E>,
     ) -> Result<(Vec<Header>, Option<Bytes>), E> {
         let names = &self.headers;
         let mut headers = Vec::with_capacity(4 + names.additional.len());
-        let mut push = |name: &Arc<str>, value: Bytes| {
+        let mut push = |name: &Arc<str>, value: Option<Bytes>| {
             headers.push(Header {
                 name: Arc::clone(name),
                 value,
             })
         };
-        let event_id = texts
-            .event_id
-            .map_or_else(|| Bytes::from(event.position.to_string()), Text::into_bytes);
-        push(&names.event_id, event_id);
-        if let Some(text) = texts.aggregate_type {
-            push(&names.aggregate_type, text.into_bytes());
+        if let Some(name) = &names.event_id {
+            let derived = || Bytes::from(event.position.to_string());
+            push(name, Some(texts.event_id.map_or_else(derived, Text::into_bytes)));
+        }
+        if let (Some(name), Some(text)) = (&names.aggregate_type, texts.aggregate_type) {
+            push(name, Some(text.into_bytes()));
         }
         let aggregate_id = texts.aggregate_id.map(Text::into_bytes);
-        if let Some(id) = &aggregate_id {
-            push(&names.aggregate_id, id.clone());
+        if let (Some(name), Some(id)) = (&names.aggregate_id, &aggregate_id) {
+            push(name, Some(id.clone()));
         }
-        if let Some(text) = texts.event_type {
-            push(&names.event_type, text.into_bytes());
+        if let (Some(name), Some(text)) = (&names.event_type, texts.event_type) {
+            push(name, Some(text.into_bytes()));
         }
-        for (header, slot) in &names.additional {
-            if let Some(text) = text(*slot)? {
-                push(header, text.into_bytes());
+        for (name, slot) in &names.additional {
+            match text(*slot)? {
+                Some(text) => push(name, Some(text.into_bytes())),
+                None if names.on_null == OnNull::Keep && fields.field(*slot) == Field::Null => push(name, None),
+                None => {}
             }
         }
         Ok((headers, aggregate_id))
     }
 
     fn key(&self, fields: &Fields<'_>, aggregate_id: Option<Bytes>) -> Result<Option<Bytes>, Problem> {
+        let text = self.key_text(fields, aggregate_id)?;
+        match self.key_as {
+            KeyAs::Text => Ok(text),
+            KeyAs::Json => Ok(Some(self.json_key(fields, text))),
+        }
+    }
+
+    fn json_key(&self, fields: &Fields<'_>, text: Option<Bytes>) -> Bytes {
+        let Some(text) = text else {
+            return Bytes::from_static(b"null");
+        };
+        if self.key.is_none() && fields.field(self.columns.aggregate_id).is_plain_json() {
+            return text;
+        }
+        let mut out = Vec::with_capacity(text.len() + 2);
+        json::write_string(&mut out, &String::from_utf8_lossy(&text));
+        Bytes::from(out)
+    }
+
+    fn key_text(&self, fields: &Fields<'_>, aggregate_id: Option<Bytes>) -> Result<Option<Bytes>, Problem> {
         let rendered = |template: &Compiled<FieldPath>| {
             let mut key = String::new();
             let rendering = template.render(&mut key, |place, name| named_text(fields.at(place), name))?;
@@ -322,7 +383,7 @@ impl Layout {
         };
         let own = match &self.key {
             Some(template) => rendered(template)?,
-            None => aggregate_id.filter(|id| !id.is_empty()),
+            None => aggregate_id.filter(|id| self.keep_empty_key || !id.is_empty()),
         };
         match (&own, &self.sink_key) {
             (None, Some(template)) => rendered(template),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{Chain, ErrorKind, Outcome, ProcessError};
 use crate::config::pattern::OutboxPattern;
-use crate::config::pipeline::{self, Columns, Envelope};
+use crate::config::pipeline::{self, Columns, Envelope, HeaderNames, KeyAs, OnMissing, OnNull, PayloadAs, TopicRule};
 use crate::config::template::Template;
 use crate::event::{Change, ChangeEvent, LogMessage, Operation, RowChange, Selection};
 use crate::position::{EventPosition, Lsn, Partial, PostgresEventPosition};
@@ -15,6 +15,10 @@ use crate::row::{Column, ColumnKind, Row, Table, Value};
 
 pub(super) fn template(text: &str) -> Template {
     Template::parse(text).unwrap()
+}
+
+pub(super) fn rule(text: &str) -> TopicRule {
+    TopicRule::Template(template(text))
 }
 
 pub(super) fn pattern(text: &str) -> OutboxPattern {
@@ -27,18 +31,18 @@ pub(super) fn outbox() -> pipeline::Outbox {
         id: "outbox".to_owned(),
         tables: Vec::new(),
         topic: None,
-        columns: Columns {
-            payload: "payload".to_owned(),
-            aggregate_type: "aggregate_type".to_owned(),
-            aggregate_id: "aggregate_id".to_owned(),
-            event_type: "event_type".to_owned(),
-            topic: "topic".to_owned(),
-            event_id: "id".to_owned(),
-        },
+        columns: Columns::default(),
         default_topic: Some("events.default".to_owned()),
         key: None,
+        key_as: KeyAs::Text,
+        keep_empty_key: false,
+        header_names: HeaderNames::default(),
         additional_headers: Vec::new(),
+        on_missing: OnMissing::Skip,
+        on_null: OnNull::Skip,
         raw_payload: true,
+        payload_as: PayloadAs::Raw,
+        tombstone_on_empty: false,
         strict: false,
     }
 }
@@ -167,5 +171,5 @@ pub(super) fn failed(outcome: Result<Outcome, ProcessError>) -> (ErrorKind, Stri
 
 pub(super) fn header<'a>(record: &'a Record, name: &str) -> Option<&'a str> {
     let header = record.headers.iter().find(|header| &*header.name == name)?;
-    Some(std::str::from_utf8(&header.value).expect("text"))
+    Some(std::str::from_utf8(header.value.as_ref()?).expect("text"))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::error::{Problem, TopicFault};
 use super::field::{FieldPath, Fields, Names, Slot, named_text};
 use super::template::{Compiled, Rendering};
+use crate::config::route::Rewrite;
 
 /// Kafka's bound on a topic's name.
 const MAX_BYTES: usize = 249;
@@ -13,7 +14,7 @@ const MAX_BYTES: usize = 249;
 /// The steps of an outbox event to its topic, the first that has a text being taken.
 #[derive(Debug)]
 pub(super) struct TopicCascade {
-    pub(super) template: Option<Compiled<FieldPath>>,
+    pub(super) own: Option<OwnTopic>,
     pub(super) column: Slot,
     pub(super) default_topic: Option<String>,
     pub(super) sink: Option<Compiled<FieldPath>>,
@@ -22,9 +23,42 @@ pub(super) struct TopicCascade {
     pub(super) names: TopicNames,
 }
 
+/// The first step.
+#[derive(Debug)]
+pub(super) enum OwnTopic {
+    Template(Compiled<FieldPath>),
+    Route { by: Slot, rewrite: Rewrite },
+}
+
+impl OwnTopic {
+    /// Appends the topic to `draft`, of which nothing is to be used if it is not whole; or says why there is none.
+    fn append(&self, fields: &Fields<'_>, columns: &Names, draft: &mut String) -> Result<Option<String>, Problem> {
+        match self {
+            Self::Template(template) => {
+                let rendering = template.render(draft, |place, name| named_text(fields.at(place), name))?;
+                Ok(match rendering {
+                    Rendering::Whole => None,
+                    Rendering::Lacks(name) => Some(format!("the processor's `topic` finds no text in `{name}`")),
+                })
+            }
+            Self::Route { by, rewrite } => {
+                let name = columns.name(*by);
+                // An empty text is for the expression to take or not.
+                Ok(match named_text(fields.field(*by), name)? {
+                    None => Some(format!("the processor's `route` finds no text in `{name}`")),
+                    Some(text) if rewrite.append(text.as_str(), draft) => None,
+                    Some(_) => Some(format!(
+                        "the processor's `route.regex` does not match what is in `{name}`"
+                    )),
+                })
+            }
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Template,
+    Own,
     Column,
     Default,
     Sink,
@@ -43,10 +77,10 @@ impl TopicCascade {
     fn draft(&mut self, fields: &Fields<'_>, columns: &Names) -> Result<Step, Problem> {
         let text = |place: &FieldPath, name: &str| named_text(fields.at(place), name);
         let mut lacks = None;
-        if let Some(template) = &self.template {
-            match template.render(self.names.draft(), text)? {
-                Rendering::Whole => return Ok(Step::Template),
-                Rendering::Lacks(name) => lacks = Some(name),
+        if let Some(own) = &self.own {
+            lacks = own.append(fields, columns, self.names.draft())?;
+            if lacks.is_none() {
+                return Ok(Step::Own);
             }
         }
         let draft = self.names.draft();
@@ -56,10 +90,7 @@ impl TopicCascade {
         if !draft.is_empty() {
             return Ok(Step::Column);
         }
-        let first = || match lacks {
-            None => "the processor has no `topic`".to_owned(),
-            Some(name) => format!("the processor's `topic` finds no text in `{name}`"),
-        };
+        let first = || lacks.unwrap_or_else(|| "the processor has no `topic`".to_owned());
         let column = columns.name(self.column);
         if self.strict {
             return Err(Problem::StrictTopic {
@@ -86,7 +117,10 @@ impl TopicCascade {
         let source =
             |template: &Option<Compiled<FieldPath>>| template.as_ref().map(Compiled::source).unwrap_or_default();
         match step {
-            Step::Template => format!("the processor's `topic: {}`", source(&self.template)),
+            Step::Own => match &self.own {
+                Some(OwnTopic::Template(template)) => format!("the processor's `topic: {}`", template.source()),
+                Some(OwnTopic::Route { .. }) | None => "the processor's `route`".to_owned(),
+            },
             Step::Column => format!("the field `{}`", columns.name(self.column)),
             Step::Default => "`default_topic`".to_owned(),
             Step::Sink => format!("the sink's `topic: {}`", source(&self.sink)),

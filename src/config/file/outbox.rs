@@ -5,13 +5,15 @@ use std::collections::HashSet;
 use super::kind::{Kinds, require_kind};
 use super::read_patterns;
 use super::template::{FixedTopic, read_template, read_topic, read_topic_template};
+use crate::config::document::Value;
 use crate::config::error::Problem;
 use crate::config::pattern::OutboxPattern;
-use crate::config::pipeline::{Columns, Outbox, Processor};
+use crate::config::pipeline::{
+    Columns, HeaderNames, KeyAs, OnMissing, OnNull, Outbox, PayloadAs, Processor, TopicRule,
+};
 use crate::config::reader::{Field, Mapping, Read, Reader, optional};
+use crate::config::route::{Rewrite, Route};
 
-/// The headers that every outbox event gets.
-const OUR_HEADERS: [&str; 4] = ["df-event-id", "df-aggregate-type", "df-aggregate-id", "df-event-type"];
 const DEFAULT_ID: &str = "outbox";
 
 /// What was seen of the processors so far, for the rules that join them.
@@ -61,11 +63,7 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
     let tables = optional(mapping.take("tables"), |field| {
         read_patterns(reader, field, OutboxPattern::parse)
     });
-    let topic = optional(mapping.take("topic"), |field| {
-        let topic = read_topic_template(reader, field)?;
-        seen.topics.extend(FixedTopic::of_template(&topic, field));
-        Ok(topic)
-    });
+    let topic = read_topic_rule(reader, &mut mapping, seen);
     let columns = optional(mapping.take("columns"), |field| read_columns(reader, field));
     let default_topic = optional(mapping.take("default_topic"), |field| {
         let name = read_topic(reader, field)?;
@@ -76,8 +74,45 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
         Ok(name)
     });
     let key = optional(mapping.take("key"), |field| read_template(reader, field));
-    let headers = optional(mapping.take("additional_headers"), |field| read_headers(reader, field));
+    let key_as = optional(mapping.take("key_as"), |field| {
+        reader.word(field, &[("text", KeyAs::Text), ("json", KeyAs::Json)])
+    });
+    let keep_empty_key = optional(mapping.take("keep_empty_key"), |field| {
+        let keep = reader.boolean(field)?;
+        match matches!(key, Ok(None)) {
+            true => Ok(keep),
+            false => Err(reader.refuse(
+                field,
+                "without effect beside `key`, which is none where a field of it is empty",
+            )),
+        }
+    });
+    let header_names = optional(mapping.take("header_names"), |field| read_header_names(reader, field));
+    let headers = optional(mapping.take("additional_headers"), |field| {
+        let names = header_names.as_ref().ok().and_then(Option::as_ref);
+        read_headers(reader, field, names.unwrap_or(&HeaderNames::default()))
+    });
+    let on_missing = optional(mapping.take("on_missing"), |field| {
+        reader.word(field, &[("skip", OnMissing::Skip), ("reject", OnMissing::Reject)])
+    });
+    let on_null = optional(mapping.take("on_null"), |field| {
+        reader.word(field, &[("skip", OnNull::Skip), ("keep", OnNull::Keep)])
+    });
     let raw_payload = optional(mapping.take("raw_payload"), |field| reader.boolean(field));
+    let raw = !matches!(raw_payload, Ok(None | Some(false)));
+    let payload_as = optional(mapping.take("payload_as"), |field| {
+        let forms = [
+            ("raw", PayloadAs::Raw),
+            ("text", PayloadAs::Text),
+            ("json_string", PayloadAs::JsonString),
+        ];
+        reader
+            .word(field, &forms)
+            .and_then(|form| of_raw(reader, field, raw, form))
+    });
+    let tombstone_on_empty = optional(mapping.take("tombstone_on_empty"), |field| {
+        reader.boolean(field).and_then(|flag| of_raw(reader, field, raw, flag))
+    });
     let strict = optional(mapping.take("strict"), |field| reader.boolean(field));
     reader.finish(mapping);
     Ok(Outbox {
@@ -87,10 +122,74 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
         columns: columns?.unwrap_or_default(),
         default_topic: default_topic?,
         key: key?,
+        key_as: key_as?.unwrap_or_default(),
+        keep_empty_key: keep_empty_key?.unwrap_or(false),
+        header_names: header_names?.unwrap_or_default(),
         additional_headers: headers?.unwrap_or_default(),
+        on_missing: on_missing?.unwrap_or_default(),
+        on_null: on_null?.unwrap_or_default(),
         raw_payload: raw_payload?.unwrap_or(false),
+        payload_as: payload_as?.unwrap_or_default(),
+        tombstone_on_empty: tombstone_on_empty?.unwrap_or(false),
         strict: strict?.unwrap_or(false),
     })
+}
+
+/// What counts only where the value is the payload; elsewhere it would be without effect.
+fn of_raw<T>(reader: &mut Reader<'_>, field: &Field<'_>, raw: bool, value: T) -> Read<T> {
+    match raw {
+        true => Ok(value),
+        false => Err(reader.refuse(
+            field,
+            "without effect in an envelope: expected `raw_payload: true` beside it",
+        )),
+    }
+}
+
+fn read_topic_rule<'n>(
+    reader: &mut Reader<'_>,
+    mapping: &mut Mapping<'n>,
+    seen: &mut Seen<'n>,
+) -> Read<Option<TopicRule>> {
+    let topic = optional(mapping.take("topic"), |field| {
+        let topic = read_topic_template(reader, field)?;
+        seen.topics.extend(FixedTopic::of_template(&topic, field));
+        Ok(TopicRule::Template(topic))
+    });
+    let has_topic = !matches!(topic, Ok(None));
+    let route = optional(mapping.take("route"), |field| {
+        let route = read_route(reader, field);
+        match has_topic {
+            true => Err(reader.refuse(field, "`topic` is there too: expected one of the two")),
+            false => route.map(TopicRule::Route),
+        }
+    });
+    Ok(topic?.or(route?))
+}
+
+fn read_route(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Route> {
+    let mut mapping = reader.mapping(field)?;
+    let by = reader
+        .require(&mut mapping, "by", "the field to look at")
+        .and_then(|field| reader.filled(&field));
+    let replacement = reader
+        .require(
+            &mut mapping,
+            "replacement",
+            "a topic, with groups as `${name}` or `${1}`",
+        )
+        .and_then(|field| read_topic_template(reader, &field));
+    let regex = reader.require(&mut mapping, "regex", "a regular expression");
+    reader.finish(mapping);
+    let (regex, replacement) = (regex?, replacement?);
+    // As written: in an expression `$` is the end of the text.
+    let Value::Text(source) = &regex.node.value else {
+        return Err(reader.wrong_kind(&regex, "text"));
+    };
+    match Rewrite::new(source, &replacement) {
+        Ok(rewrite) => Ok(Route::new(by?, rewrite)),
+        Err(err) => Err(reader.refuse(&regex, err.to_string())),
+    }
 }
 
 fn read_id(reader: &mut Reader<'_>, field: &Field<'_>, ids: &mut HashSet<String>) -> Read<String> {
@@ -99,19 +198,6 @@ fn read_id(reader: &mut Reader<'_>, field: &Field<'_>, ids: &mut HashSet<String>
         return Ok(id);
     }
     Err(reader.refuse(field, "another processor has this id: expected one of its own, or none"))
-}
-
-impl Default for Columns {
-    fn default() -> Self {
-        Columns {
-            payload: "payload".to_owned(),
-            aggregate_type: "aggregate_type".to_owned(),
-            aggregate_id: "aggregate_id".to_owned(),
-            event_type: "event_type".to_owned(),
-            topic: "topic".to_owned(),
-            event_id: "id".to_owned(),
-        }
-    }
 }
 
 fn read_columns(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Columns> {
@@ -136,7 +222,40 @@ fn read_columns(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Columns> {
     result.map(|()| columns)
 }
 
-fn read_headers(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Vec<(String, String)>> {
+/// Names of our own headers; null leaves one out.
+fn read_header_names(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<HeaderNames> {
+    let mut mapping = reader.mapping(field)?;
+    let mut names = HeaderNames::default();
+    let mut result = Ok(());
+    for (key, name) in [
+        ("event_id", &mut names.event_id),
+        ("aggregate_type", &mut names.aggregate_type),
+        ("aggregate_id", &mut names.aggregate_id),
+        ("event_type", &mut names.event_type),
+    ] {
+        let read = optional(mapping.take(key), |field| match field.node.value {
+            Value::Null => Ok(None),
+            _ => reader.filled(field).map(Some),
+        });
+        match read {
+            Ok(Some(read)) => *name = read,
+            Ok(None) => {}
+            Err(reported) => result = Err(reported),
+        }
+    }
+    reader.finish(mapping);
+    result?;
+    let distinct: HashSet<&str> = names.iter().collect();
+    if distinct.len() < names.iter().count() {
+        return Err(reader.refuse(
+            field,
+            "two headers have one name: expected a name of its own for each, or null",
+        ));
+    }
+    Ok(names)
+}
+
+fn read_headers(reader: &mut Reader<'_>, field: &Field<'_>, ours: &HeaderNames) -> Read<Vec<(String, String)>> {
     let mut mapping = reader.mapping(field)?;
     let headers: Vec<_> = mapping
         .take_all()
@@ -146,7 +265,7 @@ fn read_headers(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Vec<(String,
                 let message = "expected a header name that is not empty".to_owned();
                 return Err(reader.report_key(&field, Problem::Refused { message }));
             }
-            if OUR_HEADERS.contains(&name) {
+            if ours.iter().any(|ours| ours == name) {
                 let message = "tailpost sets this header itself: expected another name".to_owned();
                 return Err(reader.report_key(&field, Problem::Refused { message }));
             }

@@ -5,6 +5,7 @@ mod deltaforge;
 mod expansion;
 mod files;
 mod mysql;
+mod outbox;
 mod properties;
 mod rules;
 mod secrets;
@@ -134,6 +135,12 @@ fn postgres(loaded: &Loaded) -> &Postgres {
 fn outbox(loaded: &Loaded) -> &Outbox {
     let Processor::Outbox(outbox) = &loaded.pipeline.processors[0];
     outbox
+}
+
+/// The processor's own template.
+fn topic(loaded: &Loaded) -> String {
+    let rule = outbox(loaded).topic.as_ref().unwrap();
+    rule.template().unwrap().to_string()
 }
 
 fn kafka(loaded: &Loaded) -> &Kafka {

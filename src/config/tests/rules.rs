@@ -28,10 +28,7 @@ fn the_example_loads_in_both_versions() {
         assert!(source.tables[0].matches("public", "orders") && source.tables.len() == 1);
         assert!(source.outbox.prefixes[0].matches("outbox") && source.outbox.tables.is_empty());
         let processor = outbox(&loaded);
-        assert_eq!(
-            processor.topic.as_ref().unwrap().to_string(),
-            "${aggregate_type}.${event_type}"
-        );
+        assert_eq!(topic(&loaded), "${aggregate_type}.${event_type}");
         assert_eq!(processor.default_topic.as_deref(), Some("events.unrouted"));
         assert!(processor.raw_payload);
         let sink = kafka(&loaded);
@@ -50,8 +47,8 @@ fn defaults_are_those_of_the_contract() {
     let processor = outbox(&loaded);
     assert_eq!((processor.id.as_str(), processor.tables.len()), ("outbox", 0));
     assert_eq!(
-        (&processor.topic, &processor.default_topic, &processor.key),
-        (&None, &None, &None)
+        (processor.topic.is_none(), &processor.default_topic, &processor.key),
+        (true, &None, &None)
     );
     assert!(!processor.raw_payload && !processor.strict && processor.additional_headers.is_empty());
     let columns = &processor.columns;

@@ -17,6 +17,7 @@ fn letters(oversized: OversizedDeadLetter) -> DeadLetters {
         oversized,
         pipeline: Bytes::from_static(b"orders"),
         source: Bytes::from_static(b"pg1"),
+        id_headers: vec!["df-event-id".to_owned()],
         envelope: NativeEnvelope::new("pg1"),
     }
 }
@@ -53,11 +54,11 @@ fn record() -> Record {
         headers: vec![
             Header {
                 name: Arc::from("df-event-id"),
-                value: Bytes::from_static(b"7f"),
+                value: Some(Bytes::from_static(b"7f")),
             },
             Header {
                 name: Arc::from("x-trace"),
-                value: Bytes::from_static(b"\xfe"),
+                value: Some(Bytes::from_static(b"\xfe")),
             },
         ],
         timestamp_ms: 5,
@@ -75,8 +76,13 @@ fn own(letter: &Record) -> Vec<(&str, &str)> {
         .headers
         .iter()
         .filter(|header| header.name.starts_with("tailpost-dlq-"));
-    own.map(|header| (&*header.name, std::str::from_utf8(&header.value).expect("text")))
-        .collect()
+    own.map(|header| {
+        (
+            &*header.name,
+            std::str::from_utf8(header.value.as_ref().expect("a value")).expect("text"),
+        )
+    })
+    .collect()
 }
 
 #[test]
@@ -120,7 +126,7 @@ fn a_message_is_parked_whole_with_all_that_could_be_told() {
     let content = "{\"id\": \"7f\",\"aggregate_id\":42, \"event_type\":\"Created\",\"trace\":\"t\",\"payload\":{}}";
     let config = pipeline::Outbox {
         default_topic: None,
-        topic: Some(template("${aggregate_type}.${event_type}")),
+        topic: Some(rule("${aggregate_type}.${event_type}")),
         additional_headers: vec![("x-trace".to_owned(), "trace".to_owned())],
         ..outbox()
     };
@@ -156,7 +162,7 @@ fn a_message_is_parked_whole_with_all_that_could_be_told() {
 #[test]
 fn what_lacks_a_field_still_tells_where_it_should_have_gone() {
     let config = pipeline::Outbox {
-        topic: Some(template("orders.${event_type}")),
+        topic: Some(rule("orders.${event_type}")),
         ..outbox()
     };
     let letter = parked(only(config), message(r#"{"event_type":"Created","aggregate_id":1}"#));
@@ -171,7 +177,7 @@ fn what_lacks_a_field_still_tells_where_it_should_have_gone() {
 fn what_strict_asks_for_in_vain_is_a_schema_that_does_not_hold() {
     let config = || pipeline::Outbox {
         strict: true,
-        topic: Some(template("orders")),
+        topic: Some(rule("orders")),
         ..outbox()
     };
     for content in ["{\"payload\":1,\"aggregate_id\":1}", "\0\u{ff}no object"] {
@@ -265,7 +271,7 @@ fn an_ordinary_row_is_parked_in_its_envelope() {
 #[test]
 fn an_error_quotes_nothing_of_the_event_and_is_bounded() {
     let config = pipeline::Outbox {
-        topic: Some(template("${event_type}")),
+        topic: Some(rule("${event_type}")),
         ..outbox()
     };
     let content = r#"{"event_type":"secret topic!","aggregate_id":"secret","payload":"secret"}"#;
@@ -376,7 +382,7 @@ proptest! {
         let record = Record {
             key: key.map(Bytes::from),
             value: value.map(Bytes::from),
-            headers: named.map(|(name, value)| Header { name: Arc::from(name), value: value.into() }).collect(),
+            headers: named.map(|(name, value)| Header { name: Arc::from(name), value: Some(value.into()) }).collect(),
             ..record()
         };
         let stub = letters(OversizedDeadLetter::Stub).stub(of_record(record.clone())).unwrap();

@@ -13,7 +13,7 @@ fn process(config: Config, content: &str) -> Record {
 
 fn outbox_with_topic(topic: &str) -> Config {
     Config {
-        topic: Some(template(topic)),
+        topic: Some(rule(topic)),
         ..outbox()
     }
 }

@@ -1,5 +1,6 @@
 use super::*;
-use crate::config::pipeline::Outbox as Config;
+use crate::config::pipeline::{HeaderNames, Outbox as Config};
+use crate::config::{Rewrite, Route};
 use crate::processor::ErrorKind;
 use crate::processor::sample::*;
 use crate::row::{ColumnKind, Value};
@@ -17,14 +18,14 @@ fn error(config: Config, content: &str) -> (ErrorKind, String) {
 
 fn with_topic(topic: &str) -> Config {
     Config {
-        topic: Some(template(topic)),
+        topic: Some(rule(topic)),
         ..outbox()
     }
 }
 
 fn strict(topic: Option<&str>) -> Config {
     Config {
-        topic: topic.map(template),
+        topic: topic.map(rule),
         strict: true,
         ..outbox()
     }
@@ -51,7 +52,12 @@ fn a_message_becomes_a_record() {
     let headers: Vec<_> = record
         .headers
         .iter()
-        .map(|header| (&*header.name, std::str::from_utf8(&header.value).unwrap()))
+        .map(|header| {
+            (
+                &*header.name,
+                std::str::from_utf8(header.value.as_ref().unwrap()).unwrap(),
+            )
+        })
         .collect();
     assert_eq!(
         headers,
@@ -555,4 +561,174 @@ fn bytes_that_an_envelope_cannot_hold_are_invalid() {
         assert_eq!(kind, ErrorKind::Invalid);
         assert!(text.contains("`raw_payload: true`"), "{text}");
     }
+}
+
+fn with_route(regex: &str, replacement: &str) -> Config {
+    let rewrite = Rewrite::new(regex, &template(replacement)).unwrap();
+    Config {
+        topic: Some(TopicRule::Route(Route::new("event_type".to_owned(), rewrite))),
+        default_topic: None,
+        ..outbox()
+    }
+}
+
+#[test]
+fn a_route_makes_the_topic_of_one_field() {
+    let topic = |event_type: &str| {
+        let config = with_route(r"(?<area>.*)\.(.*)", "${2}.from.${area}");
+        let content = format!(r#"{{"event_type": {event_type}, "payload": 1}}"#);
+        only(config).process(message(content))
+    };
+    assert_eq!(&*published(topic(r#""sales.order""#)).topic, "order.from.sales");
+    assert_eq!(&*published(topic("1.5")).topic, "5.from.1");
+    let (kind, text) = failed(topic(r#""nodots""#));
+    assert_eq!(kind, ErrorKind::Unroutable);
+    assert!(
+        text.contains("`route.regex` does not match what is in `event_type`"),
+        "{text}"
+    );
+    let (kind, text) = failed(topic("null"));
+    assert_eq!(kind, ErrorKind::Unroutable);
+    assert!(text.contains("`route` finds no text in `event_type`"), "{text}");
+    let (kind, text) = failed(topic(r#""a b.c""#));
+    assert_eq!(kind, ErrorKind::Unroutable);
+    assert!(
+        text.contains("the processor's `route` gives a topic that kafka does not allow"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_route_is_the_first_step_and_takes_empty_text() {
+    let topic = |config: Config, event_type: &str| {
+        let content = format!(r#"{{"event_type": {event_type}, "topic": "own", "payload": 1}}"#);
+        published(only(config).process(message(content))).topic
+    };
+    let any = || with_route("(.*)", "event.${1}");
+    assert_eq!(&*topic(any(), r#""""#), "event.");
+    assert_eq!(&*topic(any(), r#""a""#), "event.a");
+    assert_eq!(&*topic(any(), "null"), "own");
+    assert_eq!(
+        &*topic(with_route("x", "y"), r#""a""#),
+        "own",
+        "what does not match goes on"
+    );
+}
+
+#[test]
+fn own_headers_can_have_other_names_or_none() {
+    let config = Config {
+        header_names: HeaderNames {
+            event_id: Some("id".to_owned()),
+            aggregate_type: None,
+            aggregate_id: None,
+            event_type: Some("eventType".to_owned()),
+        },
+        ..outbox()
+    };
+    let record = process(config, ORDER);
+    let names: Vec<_> = record.headers.iter().map(|header| &*header.name).collect();
+    assert_eq!(names, ["id", "eventType"]);
+    assert_eq!(header(&record, "id"), Some("7f"));
+    assert_eq!(record.key.as_deref(), Some(&b"42"[..]), "the key stays");
+    let config = Config {
+        header_names: HeaderNames {
+            event_id: None,
+            ..HeaderNames::default()
+        },
+        ..outbox()
+    };
+    assert_eq!(process(config, ORDER).headers.len(), 3);
+}
+
+#[test]
+fn additional_headers_can_be_demanded_and_can_be_null() {
+    let config = |on_missing, on_null| Config {
+        additional_headers: vec![("x-a".to_owned(), "a".to_owned()), ("x-b".to_owned(), "b".to_owned())],
+        on_missing,
+        on_null,
+        ..outbox()
+    };
+    let with_null = r#"{"a": null, "b": "", "payload": 1}"#;
+    let record = process(config(OnMissing::Skip, OnNull::Skip), with_null);
+    assert!(record.headers.iter().all(|header| &*header.name != "x-a"));
+    let record = process(config(OnMissing::Reject, OnNull::Keep), with_null);
+    let values: Vec<_> = record
+        .headers
+        .iter()
+        .skip(1)
+        .map(|header| header.value.as_deref())
+        .collect();
+    assert_eq!(values, [None, Some(&b""[..])]);
+    let without = r#"{"a": 1, "payload": 1}"#;
+    assert_eq!(
+        header(&process(config(OnMissing::Skip, OnNull::Keep), without), "x-a"),
+        Some("1")
+    );
+    let (kind, text) = error(config(OnMissing::Reject, OnNull::Keep), without);
+    assert_eq!(kind, ErrorKind::Invalid);
+    assert!(text.contains("there is no field `b` for the header `x-b`"), "{text}");
+}
+
+#[test]
+fn keys_can_be_json_and_empty() {
+    let key = |config: Config, id: &str| {
+        let content = format!(r#"{{"aggregate_id": {id}, "payload": 1}}"#);
+        let key = process(config, &content).key;
+        key.map(|key| String::from_utf8(key.to_vec()).unwrap())
+    };
+    let json = |keep_empty_key| Config {
+        key_as: KeyAs::Json,
+        keep_empty_key,
+        ..outbox()
+    };
+    for (id, expected) in [
+        (r#""4\"2""#, r#""4\"2""#),
+        ("42", "42"),
+        ("true", "true"),
+        ("null", "null"),
+        ("{}", "null"),
+        (r#""""#, "null"),
+    ] {
+        assert_eq!(key(json(false), id).as_deref(), Some(expected), "{id}");
+    }
+    assert_eq!(key(json(true), r#""""#).as_deref(), Some(r#""""#));
+    let text = |keep_empty_key| Config {
+        keep_empty_key,
+        ..outbox()
+    };
+    assert_eq!(key(text(false), r#""""#), None);
+    assert_eq!(key(text(true), r#""""#).as_deref(), Some(""));
+    assert_eq!(key(text(true), "null"), None);
+    let of_template = Config {
+        key: Some(template("${aggregate_id}")),
+        ..json(false)
+    };
+    assert_eq!(
+        key(of_template, "42").as_deref(),
+        Some(r#""42""#),
+        "a template makes text"
+    );
+}
+
+#[test]
+fn json_keys_of_cells_follow_their_types() {
+    let key = |kind: ColumnKind, cell: &str| {
+        let config = Config {
+            key_as: KeyAs::Json,
+            ..outbox()
+        };
+        let cells = [
+            ("aggregate_id", kind, text(cell)),
+            ("payload", ColumnKind::Text, text("x")),
+        ];
+        let key = published(only(config).process(outbox_row(&cells))).key.unwrap();
+        String::from_utf8(key.to_vec()).unwrap()
+    };
+    assert_eq!(key(ColumnKind::Integer, "-1"), "-1");
+    assert_eq!(key(ColumnKind::Text, "1"), r#""1""#);
+    assert_eq!(key(ColumnKind::Boolean, "t"), "true");
+    assert_eq!(key(ColumnKind::Float, "NaN"), r#""NaN""#);
+    assert_eq!(key(ColumnKind::Json, " 5"), "5");
+    assert_eq!(key(ColumnKind::Json, r#""5""#), r#""5""#);
 }

@@ -192,7 +192,7 @@ impl Broker {
 
 fn header<'a>(record: &'a Record, name: &str) -> Option<&'a [u8]> {
     let header = record.headers.iter().find(|header| &*header.name == name);
-    header.map(|header| &header.value[..])
+    header.and_then(|header| header.value.as_deref())
 }
 
 fn failed(kind: DeliveryErrorKind) -> DeliveryError {
@@ -269,7 +269,9 @@ impl World {
             .iter()
             .find(|header| &*header.name == "tailpost-dlq-position");
         let number = match (&record.value, position) {
-            (_, Some(position)) => self.log.number_at(std::str::from_utf8(&position.value).unwrap()),
+            (_, Some(position)) => self
+                .log
+                .number_at(std::str::from_utf8(position.value.as_ref().unwrap()).unwrap()),
             (value, None) => {
                 let payload = std::str::from_utf8(value.as_deref().unwrap_or_default()).unwrap();
                 payload.parse().unwrap()

@@ -273,7 +273,7 @@ fn message(record: &Record, opaque: usize) -> BaseRecord<'_, [u8], [u8], usize> 
         message = message.headers(record.headers.iter().fold(headers, |headers, header| {
             headers.insert(Header {
                 key: &header.name,
-                value: Some(&header.value[..]),
+                value: header.value.as_deref(),
             })
         }));
     }

@@ -69,16 +69,15 @@ pub async fn preflight(kafka: &config::Kafka, pipeline: &config::Pipeline) -> Ve
 
 /// Templates with fields name a topic only once an event is there.
 fn named_topics(kafka: &config::Kafka, pipeline: &config::Pipeline) -> Vec<String> {
-    let constant = |template: &Option<config::Template>| {
+    let constant = |template: Option<&config::Template>| {
         template
-            .as_ref()
             .filter(|template| template.is_constant())
             .map(ToString::to_string)
     };
-    let mut names: Vec<String> = constant(&kafka.topic).into_iter().collect();
+    let mut names: Vec<String> = constant(kafka.topic.as_ref()).into_iter().collect();
     names.extend(pipeline.dead_letter.iter().map(|dead_letter| dead_letter.topic.clone()));
     for config::Processor::Outbox(outbox) in &pipeline.processors {
-        names.extend(constant(&outbox.topic));
+        names.extend(constant(outbox.topic.as_ref().and_then(config::TopicRule::template)));
         names.extend(outbox.default_topic.clone());
     }
     names.sort();

@@ -333,7 +333,7 @@ pub(super) fn batch_len(record: &Record) -> u64 {
     let headers: usize = record
         .headers
         .iter()
-        .map(|header| part(Some(header.name.len())) + part(Some(header.value.len())))
+        .map(|header| part(Some(header.name.len())) + part(header.value.as_ref().map(bytes::Bytes::len)))
         .sum();
     // Attributes, and the deltas of time and offset: 0 in a batch of one.
     let body = 3

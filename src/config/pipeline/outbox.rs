@@ -1,0 +1,151 @@
+//! A processor of type `outbox`.
+
+use crate::config::pattern::OutboxPattern;
+use crate::config::route::Route;
+use crate::config::template::Template;
+
+/// What becomes of outbox events. With its defaults it takes every outbox.
+#[derive(Debug, Clone)]
+pub struct Outbox {
+    /// Name in metrics; `outbox` when the file does not say.
+    pub id: String,
+    /// Which outboxes it takes: a message prefix, a table, or schema and table. Empty: all.
+    pub tables: Vec<OutboxPattern>,
+    /// Step 1 of the topic's cascade.
+    pub topic: Option<TopicRule>,
+    pub columns: Columns,
+    /// Step 3 of the topic's cascade; a legal topic name.
+    pub default_topic: Option<String>,
+    /// The record's key; none: the aggregate id.
+    pub key: Option<Template>,
+    pub key_as: KeyAs,
+    /// Whether an empty aggregate id is a key, and not none.
+    pub keep_empty_key: bool,
+    pub header_names: HeaderNames,
+    /// Header name and the field that fills it, in the file's order.
+    pub additional_headers: Vec<(String, String)>,
+    pub on_missing: OnMissing,
+    pub on_null: OnNull,
+    /// Whether the value is the payload, without an envelope.
+    pub raw_payload: bool,
+    pub payload_as: PayloadAs,
+    /// Whether a payload that is empty or blank is a tombstone. Only where the value is the payload.
+    pub tombstone_on_empty: bool,
+    /// Whether a missing field makes an event invalid.
+    pub strict: bool,
+}
+
+/// An event's own topic.
+#[derive(Debug, Clone)]
+pub enum TopicRule {
+    Template(Template),
+    Route(Route),
+}
+
+impl TopicRule {
+    pub fn template(&self) -> Option<&Template> {
+        match self {
+            Self::Template(template) => Some(template),
+            Self::Route(_) => None,
+        }
+    }
+}
+
+/// Where an outbox event's fields are: JSON members of a message, or columns of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Columns {
+    pub payload: String,
+    pub aggregate_type: String,
+    pub aggregate_id: String,
+    pub event_type: String,
+    pub topic: String,
+    pub event_id: String,
+}
+
+impl Default for Columns {
+    fn default() -> Self {
+        Self {
+            payload: "payload".to_owned(),
+            aggregate_type: "aggregate_type".to_owned(),
+            aggregate_id: "aggregate_id".to_owned(),
+            event_type: "event_type".to_owned(),
+            topic: "topic".to_owned(),
+            event_id: "id".to_owned(),
+        }
+    }
+}
+
+/// What the headers are called that are made of an event's own fields. None: there is no such header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeaderNames {
+    pub event_id: Option<String>,
+    pub aggregate_type: Option<String>,
+    pub aggregate_id: Option<String>,
+    pub event_type: Option<String>,
+}
+
+impl Default for HeaderNames {
+    fn default() -> Self {
+        Self {
+            event_id: Some("df-event-id".to_owned()),
+            aggregate_type: Some("df-aggregate-type".to_owned()),
+            aggregate_id: Some("df-aggregate-id".to_owned()),
+            event_type: Some("df-event-type".to_owned()),
+        }
+    }
+}
+
+impl HeaderNames {
+    /// Those that there are.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        let all = [
+            &self.event_id,
+            &self.aggregate_type,
+            &self.aggregate_id,
+            &self.event_type,
+        ];
+        all.into_iter().flatten().map(String::as_str)
+    }
+}
+
+/// What becomes of an additional header whose field the event does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnMissing {
+    /// The record goes without it.
+    #[default]
+    Skip,
+    /// The event is invalid.
+    Reject,
+}
+
+/// What becomes of an additional header whose field is null.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnNull {
+    /// The record goes without it.
+    #[default]
+    Skip,
+    /// The header is there, and its value is null.
+    Keep,
+}
+
+/// How a key is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KeyAs {
+    /// Its text.
+    #[default]
+    Text,
+    /// A number or boolean as it is, other text as a JSON string, no key as `null`.
+    Json,
+}
+
+/// How a raw payload is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PayloadAs {
+    /// As it is.
+    #[default]
+    Raw,
+    /// A JSON string without its quotes and escapes; anything else as it is.
+    Text,
+    /// As a JSON string of its text, unless it is one in a message; of a null, `null`.
+    JsonString,
+}

@@ -1,0 +1,133 @@
+//! What an outbox processor takes over from Debezium's event router.
+
+use super::*;
+use crate::config::pipeline::{HeaderNames, KeyAs, OnMissing, OnNull, PayloadAs, TopicRule};
+
+/// A file whose only processor has these keys.
+fn outbox_with(keys: &str) -> String {
+    format!(
+        "apiVersion: tailpost/v1\nkind: Pipeline\nmetadata: {{name: a}}\nspec:\n  source: {{type: postgres, config: {{id: s, dsn: \
+         host=h, slot: s, publication: p, outbox: {{prefixes: ['*']}}}}}}\n  processors:\n  - type: outbox\n{}\n  sinks: [{{type: \
+         kafka, config: {{id: k, brokers: 'h:1'}}}}]\n",
+        keys.lines()
+            .map(|line| format!("    {line}"))
+            .collect::<Vec<_>>()
+            .join("\n")
+    )
+}
+
+fn routed(route: &str, text: &str) -> Option<String> {
+    let loaded = loaded(&outbox_with(&format!("route: {route}")));
+    let Some(TopicRule::Route(route)) = &outbox(&loaded).topic else {
+        panic!("a route")
+    };
+    let mut topic = String::new();
+    route.rewrite().append(text, &mut topic).then_some(topic)
+}
+
+#[test]
+fn a_route_takes_its_expression_as_it_is_written() {
+    let route = r"{by: type, regex: '(?<kind>[a-z]+)\.v[0-9]$', replacement: 'events.${kind}.${env:REGION}'}";
+    let text = outbox_with(&format!("route: {route}"));
+    let loaded = load_with(&text, &variables(&[("REGION", "eu")])).unwrap();
+    let Some(TopicRule::Route(route)) = &outbox(&loaded).topic else {
+        panic!("a route")
+    };
+    let mut topic = String::new();
+    assert!(route.rewrite().append("order.v1", &mut topic));
+    assert_eq!((route.by.as_str(), topic.as_str()), ("type", "events.order.eu"));
+    assert_eq!(
+        routed("{by: a, regex: '(.*)', replacement: 'x.${1}'}", "y").as_deref(),
+        Some("x.y")
+    );
+}
+
+#[test]
+fn a_route_that_cannot_work_is_refused() {
+    for (keys, expected) in [
+        (
+            "topic: a\nroute: {by: a, regex: b, replacement: c}",
+            "processors[0].route: `topic` is there too",
+        ),
+        ("route: {regex: b, replacement: c}", "processors[0].route.by: missing"),
+        ("route: {by: a, replacement: c}", "processors[0].route.regex: missing"),
+        ("route: {by: a, regex: b}", "processors[0].route.replacement: missing"),
+        (
+            "route: {by: a, regex: '(', replacement: c}",
+            "processors[0].route.regex: ",
+        ),
+        ("route: {by: a, regex: '(?!a)b', replacement: c}", "look-around"),
+        (
+            "route: {by: a, regex: '(a)', replacement: '${2}'}",
+            "`2` is no group of the regular expression: it has `1`",
+        ),
+        (
+            "route: {by: a, regex: b, replacement: 'c d'}",
+            "processors[0].route.replacement: ",
+        ),
+        (
+            "route: {by: a, regex: b, replacement: c, flags: i}",
+            "processors[0].route.flags: unknown key",
+        ),
+    ] {
+        let line = violation(&outbox_with(keys));
+        assert!(line.contains(expected), "{keys}: {line}");
+    }
+}
+
+#[test]
+fn names_and_forms_are_read() {
+    let keys = "header_names: {event_id: id, aggregate_type: null}\nadditional_headers: {df-aggregate-type: t}\non_missing: \
+                reject\non_null: keep\nkey_as: json\nkeep_empty_key: true\nraw_payload: true\npayload_as: \
+                json_string\ntombstone_on_empty: true";
+    let loaded = loaded(&outbox_with(keys));
+    let outbox = outbox(&loaded);
+    let names = HeaderNames {
+        event_id: Some("id".to_owned()),
+        aggregate_type: None,
+        ..HeaderNames::default()
+    };
+    assert_eq!(outbox.header_names, names);
+    assert_eq!((outbox.on_missing, outbox.on_null), (OnMissing::Reject, OnNull::Keep));
+    assert_eq!((outbox.key_as, outbox.keep_empty_key), (KeyAs::Json, true));
+    assert_eq!(
+        (outbox.payload_as, outbox.tombstone_on_empty),
+        (PayloadAs::JsonString, true)
+    );
+}
+
+#[test]
+fn what_would_have_no_effect_is_refused() {
+    for (keys, expected) in [
+        ("payload_as: text", "payload_as: without effect in an envelope"),
+        (
+            "raw_payload: false\ntombstone_on_empty: true",
+            "tombstone_on_empty: without effect in an envelope",
+        ),
+        (
+            "key: '${a}'\nkeep_empty_key: true",
+            "keep_empty_key: without effect beside `key`",
+        ),
+        (
+            "header_names: {event_id: a, event_type: a}",
+            "header_names: two headers have one name",
+        ),
+        (
+            "header_names: {event_id: df-event-type}",
+            "header_names: two headers have one name",
+        ),
+        ("header_names: {event_id: ''}", "header_names.event_id: "),
+        ("header_names: {event: a}", "header_names.event: unknown key"),
+        (
+            "header_names: {event_id: id}\nadditional_headers: {id: a}",
+            "additional_headers.id: tailpost sets this header itself",
+        ),
+        ("payload_as: json\nraw_payload: true", "payload_as: "),
+        ("on_missing: halt", "on_missing: "),
+        ("on_null: drop", "on_null: "),
+        ("key_as: avro", "key_as: "),
+    ] {
+        let line = violation(&outbox_with(keys));
+        assert!(line.contains(expected), "{keys}: {line}");
+    }
+}
