@@ -8,6 +8,8 @@ use bytes::Bytes;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     pub topic: Arc<str>,
+    /// None: by the key.
+    pub partition: Option<i32>,
     pub key: Option<Bytes>,
     /// None: a tombstone.
     pub value: Option<Bytes>,

@@ -369,6 +369,47 @@ fn a_record_that_the_broker_refuses_is_found_and_parked() {
     refused_in_batches(&bed, &mut relay, || (), without_key, ["refused", "2"]);
 }
 
+fn a_partition_that_is_missing_is_parked(exactly_once: bool) {
+    let bed = Bed::new(Db::Postgres);
+    let named = "strict: true, columns: {partition: aggregate_id}";
+    let mut pipeline = pipeline(&bed, "halt", GATHERING).replace("strict: true", named);
+    if exactly_once {
+        pipeline = transactional(&bed, &pipeline);
+    }
+    // Each has one partition.
+    let mut relay = started(&bed, [ROOMY, ROOMY], &pipeline);
+    let mut events: Vec<Event> = (0..100).map(|number| good(number).key("0")).collect();
+    events.insert(50, good(1000).key("1"));
+    write(&bed, &events);
+    relay.wait_settled(101);
+    assert_eq!(relay.published(), 100);
+    assert_eq!(relay.dead_lettered("permanent_failure"), 1);
+    let (numbers, _) = first_times(bed.committed_reader(&["events"]).all(), payload_number);
+    assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+    let letters = letters(&bed, 1);
+    let [detail, error] = said(&letters[0], ["detail", "error"]);
+    assert_eq!(detail, Some("refused"));
+    assert!(
+        error
+            .unwrap()
+            .contains("it has no partition of the number that the event names"),
+        "{error:?}"
+    );
+    // What comes later is not held up.
+    write(&bed, &[good(100).key("0")]);
+    relay.wait_published(101);
+}
+
+#[test]
+fn an_event_that_names_a_partition_that_is_missing_is_parked() {
+    a_partition_that_is_missing_is_parked(false);
+}
+
+#[test]
+fn an_event_that_names_a_partition_that_is_missing_is_parked_in_a_transaction() {
+    a_partition_that_is_missing_is_parked(true);
+}
+
 /// A letter that is too large for its topic as well, in the middle of one transaction: a stop, until the topic takes it.
 fn halts_until_there_is_room(client_conf: &str, limit: usize, make_room: impl FnOnce(&Bed, &mut Relay), text: &str) {
     let bed = Bed::new(Db::Postgres);

@@ -27,6 +27,7 @@ mod cli;
 mod connection;
 mod crash;
 mod dead_letters;
+mod debezium;
 mod delivery;
 mod exactly_once;
 mod failover_mysql;

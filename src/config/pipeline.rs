@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-pub use outbox::{Columns, HeaderNames, KeyAs, OnMissing, OnNull, Outbox, PayloadAs, TopicRule};
+pub use outbox::{
+    Columns, HeaderNames, KeyAs, OnMissing, OnNull, Outbox, PayloadAs, TimeUnit, TimestampColumn, TopicRule,
+};
 use secrecy::SecretString;
 
 use super::dsn::{MysqlDsn, PostgresDsn};

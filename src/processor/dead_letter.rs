@@ -159,6 +159,7 @@ impl DeadLetters {
             key: outline.key.clone(),
             value: Some(value),
             headers,
+            partition: None,
             timestamp_ms: event.commit_time_us.div_euclid(1000),
         })
     }
@@ -189,6 +190,8 @@ impl DeadLetters {
         self.push_headers(&mut headers, why, at, now);
         Record {
             topic: Arc::clone(&self.topic),
+            // The one that was named is of another topic.
+            partition: None,
             headers,
             ..record
         }
@@ -238,6 +241,7 @@ impl DeadLetters {
             // Empty rather than null, which a compacted topic would take for a deletion.
             value: Some(Bytes::new()),
             headers,
+            partition: None,
             timestamp_ms: letter.timestamp_ms,
         })
     }

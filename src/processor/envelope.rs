@@ -357,7 +357,22 @@ fn write_text_cell(out: &mut Vec<u8>, cell: &[u8], kind: ColumnKind) -> Result<(
     Ok(())
 }
 
-fn write_payload(out: &mut Vec<u8>, payload: Field<'_>) -> Result<(), Problem> {
+/// Writes a field as a member's value: what is text is a string, whatever it looks like. `name`: where it is.
+pub(super) fn write_member(out: &mut Vec<u8>, field: Field<'_>, name: &str) -> Result<(), Problem> {
+    match field {
+        Field::Missing | Field::Null => out.extend_from_slice(b"null"),
+        Field::Json { text, .. } => out.extend_from_slice(text.as_bytes()),
+        Field::Binary(bytes) => write_bytes(out, bytes),
+        Field::Cell { text, kind } => write_text_cell(out, text, kind).map_err(|fault| Problem::NotText {
+            field: name.to_owned(),
+            fault,
+        })?,
+    }
+    Ok(())
+}
+
+/// Writes a payload as a member's value: what is JSON is put in as it is, else as a string.
+pub(super) fn write_payload(out: &mut Vec<u8>, payload: Field<'_>) -> Result<(), Problem> {
     match payload {
         Field::Missing | Field::Null => out.extend_from_slice(b"null"),
         Field::Json { text, .. } => out.extend_from_slice(text.as_bytes()),

@@ -110,10 +110,18 @@ pub enum Problem {
     )]
     NoPayload { field: String },
     #[error(
-        "there is no field `{field}` for the header `{header}`: expected the member or column, be it null, or \
-         `on_missing: skip`"
+        "there is no field `{field}` for {place}: expected the member or column, be it null, or `on_missing: skip`"
     )]
-    NoHeaderField { header: String, field: String },
+    NoAdditionalField { place: String, field: String },
+    #[error(
+        "`{field}` is no time after 1970: expected a date and time, or a count of s, ms, us or ns (`columns.timestamp.unit` says \
+         of which)"
+    )]
+    NoTimestamp { field: String },
+    #[error("`{field}` holds no headers: expected a JSON object or an hstore")]
+    NoHeaders { field: String },
+    #[error("`{field}` is no partition: expected an integer from 0 to 2147483647, or null for the key's")]
+    NoPartition { field: String },
     #[error("`strict` found no text in {fields}: expected a non-empty text, a number or a boolean in each")]
     StrictFields { fields: String },
     #[error("`strict` found no topic: {tried}; expected one of the two, or `strict: false` for the topics after them")]
@@ -157,7 +165,10 @@ impl Problem {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NoPayload { .. }
-            | Self::NoHeaderField { .. }
+            | Self::NoAdditionalField { .. }
+            | Self::NoTimestamp { .. }
+            | Self::NoPartition { .. }
+            | Self::NoHeaders { .. }
             | Self::StrictFields { .. }
             | Self::StrictTopic { .. }
             | Self::NotText { .. }

@@ -93,16 +93,23 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// What is written there, and the bytes that it is part of. None: missing or null.
+    pub(super) fn written(self) -> Result<Option<(&'a str, &'a Bytes)>, TextFault> {
+        match self {
+            Self::Missing | Self::Null => Ok(None),
+            Self::Json { text, event } => Ok(Some((text, event))),
+            Self::Cell { text: bytes, .. } | Self::Binary(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => Ok(Some((text, bytes))),
+                Err(_) => Err(TextFault::NotUtf8),
+            },
+        }
+    }
+
     /// The member that a path of names leads to, through JSON objects. Cells count as JSON when they hold it.
     pub(super) fn descend(self, path: &[String]) -> Self {
         path.iter().fold(self, |field, name| {
-            let (text, event) = match field {
-                Self::Missing | Self::Null => return Self::Missing,
-                Self::Json { text, event } => (text, event),
-                Self::Cell { text: bytes, .. } | Self::Binary(bytes) => match std::str::from_utf8(bytes) {
-                    Ok(text) => (text, bytes),
-                    Err(_) => return Self::Missing,
-                },
+            let Ok(Some((text, event))) = field.written() else {
+                return Self::Missing;
             };
             json::member(text, name).map_or(Self::Missing, |value| Self::of_json(value, event))
         })

@@ -17,7 +17,16 @@ pub(super) struct NotAnObject;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Name<'a>(Written<'a>);
 
-impl Name<'_> {
+impl<'a> Name<'a> {
+    /// The name as text. None: no text can have it (half a surrogate pair).
+    pub(super) fn text(self) -> Option<Cow<'a, str>> {
+        let Self(written) = self;
+        match written.has_escapes {
+            false => Some(Cow::Borrowed(written.unquoted)),
+            true => unescaped(written.quoted).ok(),
+        }
+    }
+
     /// Whether it reads as `name`. One that no text can have (half a surrogate pair) is no name that is asked for.
     pub(super) fn is(self, name: &str) -> bool {
         let Self(written) = self;

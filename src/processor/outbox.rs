@@ -11,6 +11,8 @@
 //! - An enveloped payload that is not JSON already (a text or binary column, a message that is no object) is put in as
 //!   JSON when it parses as JSON, else as a JSON string.
 
+mod carried;
+mod moment;
 mod payload;
 
 use std::convert::Infallible;
@@ -26,10 +28,11 @@ use super::template::{Compiled, Rendering};
 use super::topic::{OwnTopic, TopicCascade, TopicNames};
 use super::{Outcome, Processor, Step};
 use crate::config::pattern::OutboxPattern;
-use crate::config::pipeline::{self, KeyAs, OnMissing, OnNull, TopicRule};
+use crate::config::pipeline::{self, KeyAs, OnMissing, OnNull, TimeUnit, TopicRule};
 use crate::config::template::Template;
 use crate::event::{Change, ChangeEvent, LogMessage, Operation, RowChange, Selection};
 use crate::record::{Header, Record};
+use carried::TraceColumn;
 use payload::PayloadForm;
 
 /// A processor of type `outbox`.
@@ -54,6 +57,8 @@ struct Layout {
     sink_key: Option<Compiled<FieldPath>>,
     key_as: KeyAs,
     keep_empty_key: bool,
+    /// What an event must have beside, in words, and its field.
+    demanded: Vec<(String, Slot)>,
     strict: bool,
 }
 
@@ -64,6 +69,10 @@ struct Columns {
     aggregate_id: Slot,
     event_type: Slot,
     event_id: Slot,
+    timestamp: Option<(Slot, Option<TimeUnit>)>,
+    partition: Option<Slot>,
+    headers: Option<Slot>,
+    trace: Option<TraceColumn>,
 }
 
 #[derive(Debug)]
@@ -73,7 +82,6 @@ struct HeaderNames {
     aggregate_id: Option<Arc<str>>,
     event_type: Option<Arc<str>>,
     additional: Vec<(Arc<str>, Slot)>,
-    on_missing: OnMissing,
     on_null: OnNull,
 }
 
@@ -124,6 +132,18 @@ impl Outbox {
             aggregate_id: names.slot(&config.columns.aggregate_id),
             event_type: names.slot(&config.columns.event_type),
             event_id: names.slot(&config.columns.event_id),
+            timestamp: config
+                .columns
+                .timestamp
+                .as_ref()
+                .map(|column| (names.slot(&column.name), column.unit)),
+            partition: config.columns.partition.as_ref().map(|name| names.slot(name)),
+            headers: config.columns.headers.as_ref().map(|name| names.slot(name)),
+            trace: config
+                .columns
+                .trace
+                .as_ref()
+                .map(|name| TraceColumn::new(names.slot(name))),
         };
         let mut compiled =
             |template: Option<&Template>| template.map(|template| Compiled::new(template, |path| names.path(path)));
@@ -156,12 +176,15 @@ impl Outbox {
             aggregate_id: name(&config.header_names.aggregate_id),
             event_type: name(&config.header_names.event_type),
             additional,
-            on_missing: config.on_missing,
             on_null: config.on_null,
         };
         let value = match config.raw_payload {
-            true => ValueForm::Payload(PayloadForm::new(config)),
+            true => ValueForm::Payload(PayloadForm::new(config, &mut names)),
             false => ValueForm::Envelope(Box::new(envelope)),
+        };
+        let demanded = match config.on_missing {
+            OnMissing::Skip => Vec::new(),
+            OnMissing::Reject => demanded(config, &mut names),
         };
         let layout = Layout {
             names,
@@ -171,6 +194,7 @@ impl Outbox {
             sink_key,
             key_as: config.key_as,
             keep_empty_key: config.keep_empty_key,
+            demanded,
             strict: config.strict,
         };
         Self {
@@ -207,23 +231,26 @@ impl Outbox {
         if self.layout.strict {
             self.layout.demand(&texts)?;
         }
-        self.layout.demand_headers(&fields)?;
+        self.layout.demand_additional(&fields)?;
         let topic = self.topic.topic(&fields, &self.layout.names)?;
         let value = match &mut self.value {
             ValueForm::Payload(form) => {
                 let field = self.layout.names.name(self.layout.columns.payload);
-                form.value(payload, field)?
+                form.value(payload, field, &fields)?
             }
             ValueForm::Envelope(envelope) => Some(envelope.of_outbox(event, change, payload)?),
         };
-        let (headers, aggregate_id) = self.layout.headers(event, &fields, texts, text)?;
+        let (mut headers, aggregate_id) = self.layout.headers(event, &fields, texts, text)?;
+        self.layout.carry(&fields, &mut headers)?;
         let key = self.layout.key(&fields, aggregate_id)?;
+        let timestamp_ms = self.layout.timestamp_ms(&fields)?;
         Ok(Record {
             topic,
+            partition: self.layout.partition(&fields)?,
             key,
             value,
             headers,
-            timestamp_ms: event.commit_time_us.div_euclid(1000),
+            timestamp_ms: timestamp_ms.unwrap_or_else(|| event.commit_time_us.div_euclid(1000)),
         })
     }
 
@@ -232,13 +259,26 @@ impl Outbox {
         let fields = self.layout.all_fields(change).unwrap_or(Fields::None);
         let text = |slot| Ok::<_, Infallible>(self.layout.text(&fields, slot).ok().flatten());
         let Ok(texts) = self.layout.texts(text);
-        let Ok((headers, aggregate_id)) = self.layout.headers(event, &fields, texts, text);
+        let Ok((mut headers, aggregate_id)) = self.layout.headers(event, &fields, texts, text);
+        // What is no headers may be what the record failed for.
+        let _ = self.layout.carry(&fields, &mut headers);
         Outline {
             topic: self.topic.topic(&fields, &self.layout.names).ok(),
             key: self.layout.key(&fields, aggregate_id).ok().flatten(),
             headers,
         }
     }
+}
+
+fn demanded(config: &pipeline::Outbox, names: &mut Names) -> Vec<(String, Slot)> {
+    let headers = config.additional_headers.iter();
+    let headers = headers.map(|(header, field)| (format!("the header `{header}`"), field));
+    let members = config.envelope_fields.iter();
+    let members = members.map(|(member, field)| (format!("the value's member `{member}`"), field));
+    headers
+        .chain(members)
+        .map(|(place, field)| (place, names.slot(field)))
+        .collect()
 }
 
 impl Layout {
@@ -300,16 +340,15 @@ impl Layout {
         })
     }
 
-    /// What `on_missing: reject` asks for: each additional header has its field, be it null.
-    fn demand_headers(&self, fields: &Fields<'_>) -> Result<(), Problem> {
-        if self.headers.on_missing == OnMissing::Skip {
-            return Ok(());
-        }
-        let mut additional = self.headers.additional.iter();
-        let missing = additional.find(|(_, slot)| fields.field(*slot) == Field::Missing);
-        missing.map_or(Ok(()), |(header, slot)| {
-            Err(Problem::NoHeaderField {
-                header: header.to_string(),
+    /// What `on_missing: reject` asks for: each additional header and member has its field, be it null.
+    fn demand_additional(&self, fields: &Fields<'_>) -> Result<(), Problem> {
+        let missing = self
+            .demanded
+            .iter()
+            .find(|(_, slot)| fields.field(*slot) == Field::Missing);
+        missing.map_or(Ok(()), |(place, slot)| {
+            Err(Problem::NoAdditionalField {
+                place: place.clone(),
                 field: self.names.name(*slot).to_owned(),
             })
         })
@@ -353,6 +392,47 @@ impl Layout {
             }
         }
         Ok((headers, aggregate_id))
+    }
+
+    /// Adds the headers that the event brings in fields of its own.
+    fn carry(&self, fields: &Fields<'_>, headers: &mut Vec<Header>) -> Result<(), Problem> {
+        if let Some(trace) = &self.columns.trace
+            && let Ok(Some(text)) = fields.field(trace.slot).text()
+        {
+            trace.push(headers, &text);
+        }
+        self.columns.headers.map_or(Ok(()), |slot| {
+            let keeps_null = self.headers.on_null == OnNull::Keep;
+            carried::push_members(headers, fields.field(slot), self.names.name(slot), keeps_null)
+        })
+    }
+
+    /// The event's own time. None: it has none.
+    fn timestamp_ms(&self, fields: &Fields<'_>) -> Result<Option<i64>, Problem> {
+        let Some((slot, unit)) = self.columns.timestamp else {
+            return Ok(None);
+        };
+        let Some(text) = self.text(fields, slot)? else {
+            return Ok(None);
+        };
+        // Kafka has no times before 1970, and librdkafka takes 0 for now.
+        let millis = moment::millis(text.as_str(), unit).filter(|millis| *millis > 0);
+        millis.map(Some).ok_or_else(|| Problem::NoTimestamp {
+            field: self.names.name(slot).to_owned(),
+        })
+    }
+
+    fn partition(&self, fields: &Fields<'_>) -> Result<Option<i32>, Problem> {
+        let Some(slot) = self.columns.partition else {
+            return Ok(None);
+        };
+        let Some(text) = self.text(fields, slot)? else {
+            return Ok(None);
+        };
+        let number = text.as_str().parse().ok().filter(|number: &i32| *number >= 0);
+        number.map(Some).ok_or_else(|| Problem::NoPartition {
+            field: self.names.name(slot).to_owned(),
+        })
     }
 
     fn key(&self, fields: &Fields<'_>, aggregate_id: Option<Bytes>) -> Result<Option<Bytes>, Problem> {

@@ -38,6 +38,7 @@ pub(super) fn outbox() -> pipeline::Outbox {
         keep_empty_key: false,
         header_names: HeaderNames::default(),
         additional_headers: Vec::new(),
+        envelope_fields: Vec::new(),
         on_missing: OnMissing::Skip,
         on_null: OnNull::Skip,
         raw_payload: true,

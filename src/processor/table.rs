@@ -88,6 +88,7 @@ impl TableEvents {
             key: self.key(event, change)?,
             value: Some(self.envelope.of_row(event, change)?),
             headers: Vec::new(),
+            partition: None,
             timestamp_ms: event.commit_time_us.div_euclid(1000),
         })
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use crate::checkpoint::file::FileStore;
 use crate::checkpoint::kafka::{KafkaStore, Writer};
 use crate::checkpoint::{CheckpointError, CheckpointStore, Store};
-use crate::config::{self, Checkpoint, ErrorPolicy, Pipeline};
+use crate::config::{self, Checkpoint, ErrorPolicy, Pipeline, Processor};
 use crate::sink::kafka::{KafkaSink, KafkaSinkParts, Positions, UnknownTopics};
 use crate::sink::{Sink, SinkError};
 use crate::source::mysql::{AcceptedLog, MysqlSource};
@@ -74,6 +74,7 @@ impl PipelineParts {
                     Checkpoint::Kafka(_) | Checkpoint::File => None,
                 },
                 unknown_topics: unknown_topics(pipeline),
+                names_partitions: pipeline.processors.iter().any(names_partitions),
                 batch_limit: Arc::new(AtomicU64::new(u64::MAX)),
             },
             name: pipeline.name.clone(),
@@ -109,6 +110,11 @@ fn unknown_topics(pipeline: &Pipeline) -> UnknownTopics {
         },
         _ => UnknownTopics::Wait,
     }
+}
+
+fn names_partitions(processor: &Processor) -> bool {
+    let Processor::Outbox(outbox) = processor;
+    outbox.columns.partition.is_some()
 }
 
 impl Parts for PipelineParts {

@@ -9,7 +9,7 @@ use crate::config::document::Value;
 use crate::config::error::Problem;
 use crate::config::pattern::OutboxPattern;
 use crate::config::pipeline::{
-    Columns, HeaderNames, KeyAs, OnMissing, OnNull, Outbox, PayloadAs, Processor, TopicRule,
+    Columns, HeaderNames, KeyAs, OnMissing, OnNull, Outbox, PayloadAs, Processor, TimeUnit, TimestampColumn, TopicRule,
 };
 use crate::config::reader::{Field, Mapping, Read, Reader, optional};
 use crate::config::route::{Rewrite, Route};
@@ -100,6 +100,9 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
     });
     let raw_payload = optional(mapping.take("raw_payload"), |field| reader.boolean(field));
     let raw = !matches!(raw_payload, Ok(None | Some(false)));
+    let envelope_fields = optional(mapping.take("envelope_fields"), |field| {
+        read_envelope_fields(reader, field).and_then(|fields| of_raw(reader, field, raw, fields))
+    });
     let payload_as = optional(mapping.take("payload_as"), |field| {
         let forms = [
             ("raw", PayloadAs::Raw),
@@ -126,6 +129,7 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
         keep_empty_key: keep_empty_key?.unwrap_or(false),
         header_names: header_names?.unwrap_or_default(),
         additional_headers: headers?.unwrap_or_default(),
+        envelope_fields: envelope_fields?.unwrap_or_default(),
         on_missing: on_missing?.unwrap_or_default(),
         on_null: on_null?.unwrap_or_default(),
         raw_payload: raw_payload?.unwrap_or(false),
@@ -218,8 +222,44 @@ fn read_columns(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Columns> {
             Err(reported) => result = Err(reported),
         }
     }
+    let timestamp = optional(mapping.take("timestamp"), |field| read_timestamp(reader, field));
+    let mut name = |name| optional(mapping.take(name), |field| reader.filled(field));
+    let (partition, headers, trace) = (name("partition"), name("headers"), name("trace"));
     reader.finish(mapping);
-    result.map(|()| columns)
+    result?;
+    Ok(Columns {
+        timestamp: timestamp?,
+        partition: partition?,
+        headers: headers?,
+        trace: trace?,
+        ..columns
+    })
+}
+
+/// A column's name, or a mapping that has its unit too.
+fn read_timestamp(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<TimestampColumn> {
+    if let Value::Text(_) = &field.node.value {
+        let name = reader.filled(field)?;
+        return Ok(TimestampColumn { name, unit: None });
+    }
+    let mut mapping = reader.mapping(field)?;
+    let name = reader
+        .require(&mut mapping, "column", "the field that has the time")
+        .and_then(|field| reader.filled(&field));
+    let unit = optional(mapping.take("unit"), |field| {
+        let units = [
+            ("s", TimeUnit::Seconds),
+            ("ms", TimeUnit::Millis),
+            ("us", TimeUnit::Micros),
+            ("ns", TimeUnit::Nanos),
+        ];
+        reader.word(field, &units)
+    });
+    reader.finish(mapping);
+    Ok(TimestampColumn {
+        name: name?,
+        unit: unit?,
+    })
 }
 
 /// Names of our own headers; null leaves one out.
@@ -273,4 +313,20 @@ fn read_headers(reader: &mut Reader<'_>, field: &Field<'_>, ours: &HeaderNames) 
         })
         .collect();
     headers.into_iter().collect()
+}
+
+/// The payload has its own name in the object.
+fn read_envelope_fields(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Vec<(String, String)>> {
+    let mut mapping = reader.mapping(field)?;
+    let fields: Vec<_> = mapping
+        .take_all()
+        .map(|(name, field)| match name {
+            "payload" => {
+                let message = "the payload itself is there by this name: expected another".to_owned();
+                Err(reader.report_key(&field, Problem::Refused { message }))
+            }
+            _ => Ok((name.to_owned(), reader.filled(&field)?)),
+        })
+        .collect();
+    fields.into_iter().collect()
 }

@@ -24,6 +24,9 @@ pub struct Outbox {
     pub header_names: HeaderNames,
     /// Header name and the field that fills it, in the file's order.
     pub additional_headers: Vec<(String, String)>,
+    /// Member name and the field that fills it, in the file's order: with any, the value is an object of the payload, as
+    /// `payload`, and these. Only where the value is the payload.
+    pub envelope_fields: Vec<(String, String)>,
     pub on_missing: OnMissing,
     pub on_null: OnNull,
     /// Whether the value is the payload, without an envelope.
@@ -60,6 +63,30 @@ pub struct Columns {
     pub event_type: String,
     pub topic: String,
     pub event_id: String,
+    /// The record's timestamp; none, or a field that is missing or null: the commit's time.
+    pub timestamp: Option<TimestampColumn>,
+    /// The record's partition; none, or a field that is missing or null: by the key.
+    pub partition: Option<String>,
+    /// A JSON object or an hstore, whose members become headers.
+    pub headers: Option<String>,
+    /// The context of a trace.
+    pub trace: Option<String>,
+}
+
+/// A field that has a time: a date and time as text, or a count since 1970.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimestampColumn {
+    pub name: String,
+    /// What is counted; none: by the number's size.
+    pub unit: Option<TimeUnit>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeUnit {
+    Seconds,
+    Millis,
+    Micros,
+    Nanos,
 }
 
 impl Default for Columns {
@@ -71,6 +98,10 @@ impl Default for Columns {
             event_type: "event_type".to_owned(),
             topic: "topic".to_owned(),
             event_id: "id".to_owned(),
+            timestamp: None,
+            partition: None,
+            headers: None,
+            trace: None,
         }
     }
 }
@@ -108,7 +139,7 @@ impl HeaderNames {
     }
 }
 
-/// What becomes of an additional header whose field the event does not have.
+/// What becomes of an additional header, or a member of the value, whose field the event does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnMissing {
     /// The record goes without it.

@@ -1,7 +1,7 @@
 //! What an outbox processor takes over from Debezium's event router.
 
 use super::*;
-use crate::config::pipeline::{HeaderNames, KeyAs, OnMissing, OnNull, PayloadAs, TopicRule};
+use crate::config::pipeline::{HeaderNames, KeyAs, OnMissing, OnNull, PayloadAs, TimeUnit, TimestampColumn, TopicRule};
 
 /// A file whose only processor has these keys.
 fn outbox_with(keys: &str) -> String {
@@ -122,6 +122,15 @@ fn what_would_have_no_effect_is_refused() {
             "header_names: {event_id: id}\nadditional_headers: {id: a}",
             "additional_headers.id: tailpost sets this header itself",
         ),
+        (
+            "envelope_fields: {a: b}",
+            "envelope_fields: without effect in an envelope",
+        ),
+        (
+            "envelope_fields: {payload: b}\nraw_payload: true",
+            "envelope_fields.payload: the payload itself is there",
+        ),
+        ("envelope_fields: {a: ''}\nraw_payload: true", "envelope_fields.a: "),
         ("payload_as: json\nraw_payload: true", "payload_as: "),
         ("on_missing: halt", "on_missing: "),
         ("on_null: drop", "on_null: "),
@@ -129,5 +138,43 @@ fn what_would_have_no_effect_is_refused() {
     ] {
         let line = violation(&outbox_with(keys));
         assert!(line.contains(expected), "{keys}: {line}");
+    }
+}
+
+#[test]
+fn columns_beside_the_event_s_own_are_read() {
+    let columns = |text: &str| {
+        let loaded = loaded(&outbox_with(&format!("columns: {text}")));
+        outbox(&loaded).columns.clone()
+    };
+    let none = columns("{payload: data}");
+    assert_eq!((none.timestamp, none.partition), (None, None));
+    let plain = columns("{timestamp: created_at, partition: part}");
+    let time = |unit| {
+        Some(TimestampColumn {
+            name: "created_at".to_owned(),
+            unit,
+        })
+    };
+    assert_eq!(
+        (plain.timestamp, plain.partition.as_deref()),
+        (time(None), Some("part"))
+    );
+    let carried = columns("{headers: meta, trace: tracingspancontext}");
+    assert_eq!(
+        (carried.headers.as_deref(), carried.trace.as_deref()),
+        (Some("meta"), Some("tracingspancontext"))
+    );
+    let with_unit = columns("{timestamp: {column: created_at, unit: us}}");
+    assert_eq!(with_unit.timestamp, time(Some(TimeUnit::Micros)));
+    for (text, expected) in [
+        ("{timestamp: {unit: us}}", "columns.timestamp.column: missing"),
+        ("{timestamp: {column: a, unit: minutes}}", "columns.timestamp.unit: "),
+        ("{timestamp: ''}", "columns.timestamp: "),
+        ("{timestamp: [a]}", "columns.timestamp: "),
+        ("{partition: 1}", "columns.partition: "),
+    ] {
+        let line = violation(&outbox_with(&format!("columns: {text}")));
+        assert!(line.contains(expected), "{text}: {line}");
     }
 }

@@ -176,7 +176,8 @@ spec:
             aggregate_id,
             event_type,
             topic,
-            event_id
+            event_id,
+            ..Columns::default()
         }
     );
     let headers: Vec<_> = processor

@@ -61,6 +61,7 @@ fn record() -> Record {
                 value: Some(Bytes::from_static(b"\xfe")),
             },
         ],
+        partition: Some(7),
         timestamp_ms: 5,
     }
 }
@@ -88,6 +89,7 @@ fn own(letter: &Record) -> Vec<(&str, &str)> {
 #[test]
 fn a_record_is_parked_with_its_bytes_and_headers_and_why() {
     let letter = of_record(record());
+    assert_eq!(letter.partition, None, "that of another topic");
     assert_eq!(&*letter.topic, "events.dead");
     assert_eq!(
         (&letter.key, &letter.value, letter.timestamp_ms),

@@ -3,42 +3,103 @@
 use bytes::Bytes;
 
 use crate::config::pipeline::{self, PayloadAs};
+use crate::processor::envelope::{write_member, write_payload};
 use crate::processor::error::{Problem, TextFault};
-use crate::processor::field::{Field, Text, named_text};
+use crate::processor::field::{Field, Fields, Names, Slot, Text, named_text};
 use crate::processor::json;
 
 #[derive(Debug)]
 pub(super) struct PayloadForm {
     form: PayloadAs,
     tombstone_on_empty: bool,
+    members: Vec<Member>,
+}
+
+/// What stands beside the payload in an object.
+#[derive(Debug)]
+struct Member {
+    /// As JSON, and the colon.
+    name: Vec<u8>,
+    slot: Slot,
+    field: String,
 }
 
 impl PayloadForm {
-    pub(super) fn new(config: &pipeline::Outbox) -> Self {
+    pub(super) fn new(config: &pipeline::Outbox, names: &mut Names) -> Self {
+        let members = config.envelope_fields.iter().map(|(member, field)| {
+            let mut name = Vec::new();
+            json::write_string(&mut name, member);
+            name.push(b':');
+            Member {
+                name,
+                slot: names.slot(field),
+                field: field.clone(),
+            }
+        });
         Self {
             form: config.payload_as,
             tombstone_on_empty: config.tombstone_on_empty,
+            members: members.collect(),
         }
     }
 
     /// The record's value; none is a tombstone. `name`: the payload's field.
-    pub(super) fn value(&self, payload: Field<'_>, name: &str) -> Result<Option<Bytes>, Problem> {
-        let bytes = match self.form {
-            PayloadAs::Text if payload.is_json_string() => named_text(payload, name)?.map(Text::into_bytes),
-            _ => payload.bytes(),
-        };
-        let is_empty = |bytes: &Bytes| bytes.trim_ascii().is_empty();
-        if self.tombstone_on_empty && bytes.as_ref().is_none_or(is_empty) {
+    pub(super) fn value(&self, payload: Field<'_>, name: &str, fields: &Fields<'_>) -> Result<Option<Bytes>, Problem> {
+        if self.tombstone_on_empty
+            && self
+                .text(payload, name)?
+                .is_none_or(|text| text.trim_ascii().is_empty())
+        {
             return Ok(None);
         }
-        match (self.form, bytes, payload) {
-            (PayloadAs::JsonString, None, _) => Ok(Some(Bytes::from_static(b"null"))),
-            // A message's member, which is JSON already; a cell's text is what the string has to hold.
-            (PayloadAs::JsonString, Some(bytes), Field::Json { .. }) if payload.is_json_string() => Ok(Some(bytes)),
-            (PayloadAs::JsonString, Some(bytes), _) => quoted(&bytes, name).map(Some),
-            (PayloadAs::Raw | PayloadAs::Text, bytes, _) => Ok(bytes),
+        if self.members.is_empty() {
+            return self.plain(payload, name);
+        }
+        let mut out = br#"{"payload":"#.to_vec();
+        match self.form {
+            PayloadAs::Raw => write_payload(&mut out, payload)?,
+            PayloadAs::Text | PayloadAs::JsonString => match self.text(payload, name)? {
+                None => out.extend_from_slice(b"null"),
+                Some(text) if self.form == PayloadAs::JsonString && is_string_member(payload) => {
+                    out.extend_from_slice(&text);
+                }
+                Some(text) => out.extend_from_slice(&quoted(&text, name)?),
+            },
+        }
+        for member in &self.members {
+            let field = fields.field(member.slot);
+            if field != Field::Missing {
+                out.push(b',');
+                out.extend_from_slice(&member.name);
+                write_member(&mut out, field, &member.field)?;
+            }
+        }
+        out.push(b'}');
+        Ok(Some(Bytes::from(out)))
+    }
+
+    /// The payload by itself.
+    fn plain(&self, payload: Field<'_>, name: &str) -> Result<Option<Bytes>, Problem> {
+        let text = self.text(payload, name)?;
+        match (self.form, text) {
+            (PayloadAs::JsonString, None) => Ok(Some(Bytes::from_static(b"null"))),
+            (PayloadAs::JsonString, Some(text)) if !is_string_member(payload) => quoted(&text, name).map(Some),
+            (PayloadAs::Raw | PayloadAs::Text | PayloadAs::JsonString, text) => Ok(text),
         }
     }
+
+    /// The payload's bytes, as text without the quotes and escapes of a JSON string. None: null.
+    fn text(&self, payload: Field<'_>, name: &str) -> Result<Option<Bytes>, Problem> {
+        match self.form {
+            PayloadAs::Text if payload.is_json_string() => Ok(named_text(payload, name)?.map(Text::into_bytes)),
+            _ => Ok(payload.bytes()),
+        }
+    }
+}
+
+/// A message's member, which is a JSON string already; a cell's text is what a string has to hold.
+fn is_string_member(payload: Field<'_>) -> bool {
+    matches!(payload, Field::Json { .. }) && payload.is_json_string()
 }
 
 fn quoted(bytes: &[u8], name: &str) -> Result<Bytes, Problem> {
@@ -62,8 +123,9 @@ mod tests {
         let form = PayloadForm {
             form,
             tombstone_on_empty,
+            members: Vec::new(),
         };
-        let value = form.value(payload, "payload")?;
+        let value = form.value(payload, "payload", &Fields::None)?;
         Ok(value.map(|value| String::from_utf8(value.to_vec()).unwrap()))
     }
 

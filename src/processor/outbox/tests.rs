@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::pipeline::{HeaderNames, Outbox as Config};
+use crate::config::pipeline::{Columns, HeaderNames, Outbox as Config, PayloadAs, TimeUnit, TimestampColumn};
 use crate::config::{Rewrite, Route};
 use crate::processor::ErrorKind;
 use crate::processor::sample::*;
@@ -731,4 +731,154 @@ fn json_keys_of_cells_follow_their_types() {
     assert_eq!(key(ColumnKind::Float, "NaN"), r#""NaN""#);
     assert_eq!(key(ColumnKind::Json, " 5"), "5");
     assert_eq!(key(ColumnKind::Json, r#""5""#), r#""5""#);
+}
+
+#[test]
+fn a_record_has_the_event_s_own_time_where_there_is_one() {
+    let config = |unit| Config {
+        columns: Columns {
+            timestamp: Some(TimestampColumn {
+                name: "at".to_owned(),
+                unit,
+            }),
+            ..Columns::default()
+        },
+        ..outbox()
+    };
+    let of_message = |unit, at: &str| only(config(unit)).process(message(format!(r#"{{"at": {at}, "payload": 1}}"#)));
+    assert_eq!(
+        published(of_message(None, "1577934245678")).timestamp_ms,
+        1_577_934_245_678
+    );
+    assert_eq!(published(of_message(Some(TimeUnit::Micros), "5000")).timestamp_ms, 5);
+    assert_eq!(
+        published(of_message(None, r#""2020-01-02T03:04:05.678+00:00""#)).timestamp_ms,
+        1_577_934_245_678
+    );
+    let committed = 1_700_000_000_123;
+    assert_eq!(published(of_message(None, "null")).timestamp_ms, committed);
+    let without = only(config(None)).process(message(r#"{"payload": 1}"#));
+    assert_eq!(published(without).timestamp_ms, committed);
+    for at in [r#""infinity""#, r#""""#, "0", "-1", r#""1969-12-31""#] {
+        let (kind, text) = failed(of_message(None, at));
+        assert_eq!(kind, ErrorKind::Invalid);
+        assert!(text.contains("`at` is no time after 1970"), "{text}");
+    }
+    let cells = [
+        ("at", ColumnKind::Text, text("2020-01-02 03:04:05.678901")),
+        ("payload", ColumnKind::Text, text("x")),
+    ];
+    let record = published(only(config(None)).process(outbox_row(&cells)));
+    assert_eq!(record.timestamp_ms, 1_577_934_245_678);
+}
+
+#[test]
+fn a_record_goes_to_the_partition_that_the_event_names() {
+    let partition = |number: &str| {
+        let config = Config {
+            columns: Columns {
+                partition: Some("part".to_owned()),
+                ..Columns::default()
+            },
+            ..outbox()
+        };
+        only(config).process(message(format!(r#"{{"part": {number}, "payload": 1}}"#)))
+    };
+    assert_eq!(published(partition("2")).partition, Some(2));
+    assert_eq!(published(partition(r#""0""#)).partition, Some(0));
+    assert_eq!(published(partition("null")).partition, None);
+    assert_eq!(process(outbox(), r#"{"part": 2, "payload": 1}"#).partition, None);
+    for number in ["-1", "1.0", "2147483648", r#""a""#, r#""""#, "true"] {
+        let (kind, text) = failed(partition(number));
+        assert_eq!(kind, ErrorKind::Invalid, "{number}");
+        assert!(text.contains("`part` is no partition"), "{text}");
+    }
+}
+
+fn with_members(payload_as: PayloadAs) -> Config {
+    let members = ["event_type", "n", "none", "nothing"];
+    Config {
+        payload_as,
+        envelope_fields: members.map(|name| (format!("my {name}"), name.to_owned())).to_vec(),
+        ..outbox()
+    }
+}
+
+#[test]
+fn members_can_stand_beside_the_payload() {
+    let value = |payload_as, payload: &str| {
+        let content = format!(r#"{{"event_type": "a\"b", "n": 1.50, "nothing": null, "payload": {payload}}}"#);
+        let value = process(with_members(payload_as), &content).value.unwrap();
+        String::from_utf8(value.to_vec()).unwrap()
+    };
+    let with =
+        |payload: &str| format!(r#"{{"payload":{payload},"my event_type":"a\"b","my n":1.50,"my nothing":null}}"#);
+    for form in [PayloadAs::Raw, PayloadAs::Text, PayloadAs::JsonString] {
+        assert_eq!(value(form, "null"), with("null"), "{form:?}");
+    }
+    assert_eq!(value(PayloadAs::Raw, r#"{"a": 1.0}"#), with(r#"{"a": 1.0}"#));
+    assert_eq!(value(PayloadAs::Raw, r#""x""#), with(r#""x""#));
+    assert_eq!(value(PayloadAs::JsonString, r#"{"a": 1}"#), with(r#""{\"a\": 1}""#));
+    assert_eq!(value(PayloadAs::JsonString, r#""x""#), with(r#""x""#));
+    assert_eq!(value(PayloadAs::Text, r#""{\"a\": 1}""#), with(r#""{\"a\": 1}""#));
+}
+
+#[test]
+fn members_of_cells_follow_their_types() {
+    let config = Config {
+        on_missing: OnMissing::Reject,
+        envelope_fields: ["t", "i", "b", "j"]
+            .map(|name| (name.to_owned(), name.to_owned()))
+            .to_vec(),
+        ..outbox()
+    };
+    let cells = [
+        ("payload", ColumnKind::Json, text(r#"{"a": 1}"#)),
+        ("t", ColumnKind::Text, text("7")),
+        ("i", ColumnKind::Integer, text("9007199254740993")),
+        ("b", ColumnKind::Boolean, text("t")),
+        ("j", ColumnKind::Json, Value::Null),
+    ];
+    let record = published(only(config.clone()).process(outbox_row(&cells)));
+    let expected = r#"{"payload":{"a": 1},"t":"7","i":9007199254740993,"b":true,"j":null}"#;
+    assert_eq!(record.value.as_deref(), Some(expected.as_bytes()));
+    let (kind, text) = failed(only(config).process(outbox_row(&cells[..4])));
+    assert_eq!(kind, ErrorKind::Invalid);
+    assert!(
+        text.contains("there is no field `j` for the value's member `j`"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_event_carries_headers_and_a_trace_along() {
+    let config = || Config {
+        columns: Columns {
+            headers: Some("meta".to_owned()),
+            trace: Some("span".to_owned()),
+            ..Columns::default()
+        },
+        header_names: HeaderNames {
+            event_id: None,
+            ..HeaderNames::default()
+        },
+        ..outbox()
+    };
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let content = format!(
+        r#"{{"event_type": "T", "span": "traceparent={parent}\n", "meta": {{"df-event-type": "own", "traceparent": "own", "a": 1}}, "payload": 1}}"#
+    );
+    let record = process(config(), &content);
+    let headers: Vec<_> = record.headers.iter().map(|header| &*header.name).collect();
+    assert_eq!(headers, ["df-event-type", "traceparent", "a"]);
+    assert_eq!(header(&record, "df-event-type"), Some("T"));
+    assert_eq!(header(&record, "traceparent"), Some(parent));
+    assert_eq!(header(&record, "a"), Some("1"));
+    assert_eq!(
+        process(config(), r#"{"payload": 1, "meta": null, "span": {}}"#).headers,
+        []
+    );
+    let (kind, text) = error(config(), r#"{"payload": 1, "meta": [1]}"#);
+    assert_eq!(kind, ErrorKind::Invalid);
+    assert!(text.contains("`meta` holds no headers"), "{text}");
 }

@@ -17,7 +17,7 @@ use crate::sink::{DeliveryError, DeliveryErrorKind};
 use crate::telemetry::status::PipelineStatus;
 
 use super::asking::Asking;
-use super::error::{delivery_error, position_error};
+use super::error::{delivery_error, no_partition, position_error};
 
 /// librdkafka's default for `batch.size`.
 const DEFAULT_BATCH_SIZE: u64 = 1_000_000;
@@ -145,6 +145,8 @@ pub(super) struct Context {
     pub(super) asking: Asking,
     /// Whether records become durable only by a commit: a delivery is no ack then.
     transactional: bool,
+    /// Whether records can name their partition, which then need not exist.
+    names_partitions: bool,
     /// A record was reported as delivered that may not be there: what it belongs to may not be committed.
     pub(super) unwritten: AtomicBool,
     /// Why the brokers do not let us in.
@@ -152,7 +154,13 @@ pub(super) struct Context {
 }
 
 impl Context {
-    pub(super) fn new(acks: Acks, status: Arc<PipelineStatus>, asking: Asking, transactional: bool) -> Self {
+    pub(super) fn new(
+        acks: Acks,
+        status: Arc<PipelineStatus>,
+        asking: Asking,
+        transactional: bool,
+        names_partitions: bool,
+    ) -> Self {
         Self {
             acks,
             status,
@@ -160,6 +168,7 @@ impl Context {
             trouble: Mutex::new(None),
             asking,
             transactional,
+            names_partitions,
             unwritten: AtomicBool::new(false),
             refusal: Mutex::new(None),
         }
@@ -168,6 +177,14 @@ impl Context {
     /// Why the brokers do not let us in, once they have said so.
     pub(super) fn refusal(&self) -> Option<DeliveryError> {
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A delivery of one of our records that failed.
+    pub(super) fn delivery_error(&self, error: &KafkaError, topic: &str) -> DeliveryError {
+        match error.rdkafka_error_code() {
+            Some(RDKafkaErrorCode::UnknownPartition) if self.names_partitions => no_partition(topic),
+            _ => delivery_error(error, topic),
+        }
     }
 
     /// Says a trouble once, until another one or none.
@@ -302,7 +319,7 @@ impl ProducerContext for Context {
             Err((error, message)) if opaque & POSITION != 0 => {
                 self.acks.failed(seq, position_error(error, message.topic()));
             }
-            Err((error, message)) => self.acks.failed(seq, delivery_error(error, message.topic())),
+            Err((error, message)) => self.acks.failed(seq, self.delivery_error(error, message.topic())),
         }
     }
 }

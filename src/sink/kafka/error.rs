@@ -110,6 +110,17 @@ pub(super) fn delivery_error(error: &KafkaError, topic: &str) -> DeliveryError {
     }
 }
 
+/// The record names a partition that its topic does not have.
+pub(super) fn no_partition(topic: &str) -> DeliveryError {
+    DeliveryError {
+        kind: DeliveryErrorKind::Record(RecordFault::Refused),
+        text: format!(
+            "deliver to topic `{topic}`: it has no partition of the number that the event names; add partitions to it, or leave \
+             `columns.partition` of the outbox processor out"
+        ),
+    }
+}
+
 /// The position that was to be committed with the records was not delivered: whatever is wrong with it, they are not at
 /// fault.
 pub(super) fn position_error(error: &KafkaError, topic: &str) -> DeliveryError {

@@ -79,6 +79,8 @@ pub struct KafkaSinkParts {
     /// Where positions go with the records, in one transaction; None: records go without.
     pub positions: Option<Positions>,
     pub unknown_topics: UnknownTopics,
+    /// Whether records can name their partition, which then need not exist.
+    pub names_partitions: bool,
     /// The smallest batch size that a topic asked for so far. It outlasts the sink.
     pub batch_limit: Arc<AtomicU64>,
 }
@@ -127,6 +129,7 @@ impl KafkaSink {
             max_events,
             positions,
             unknown_topics,
+            names_partitions,
             batch_limit,
         } = parts;
         // Troubles of a former life are over, or will be found anew: by the new producer as soon as it is made.
@@ -135,6 +138,7 @@ impl KafkaSink {
         let settings = Settings {
             max_events,
             transactional: transactions.is_some(),
+            names_partitions,
             acks,
             status,
             config: Arc::clone(&config),
@@ -262,6 +266,9 @@ impl KafkaSink {
 /// The record as librdkafka takes it, which copies it.
 fn message(record: &Record, opaque: usize) -> BaseRecord<'_, [u8], [u8], usize> {
     let mut message = BaseRecord::with_opaque_to(&record.topic, opaque).timestamp(record.timestamp_ms);
+    if let Some(partition) = record.partition {
+        message = message.partition(partition);
+    }
     if let Some(key) = &record.key {
         message = message.key(&key[..]);
     }
@@ -355,7 +362,7 @@ impl Sink for KafkaSink {
             self.queue_full = true;
             return Err(SendError::NotReady(Box::new(record)));
         }
-        let error = error::delivery_error(&error, &record.topic);
+        let error = context.delivery_error(&error, &record.topic);
         match error.kind {
             DeliveryErrorKind::Record(_) => Err(SendError::Rejected(Box::new(record), error)),
             DeliveryErrorKind::Unavailable | DeliveryErrorKind::Fenced => {

@@ -34,6 +34,7 @@ pub(super) struct Settings {
     pub(super) max_events: usize,
     /// Whether records travel in transactions.
     pub(super) transactional: bool,
+    pub(super) names_partitions: bool,
     pub(super) acks: Acks,
     pub(super) status: Arc<PipelineStatus>,
 }
@@ -49,6 +50,7 @@ impl Settings {
             Arc::clone(&self.status),
             Asking::new(&self.config.brokers),
             self.transactional,
+            self.names_partitions,
         );
         let producer: Producer = producer_config(&self.config, self.max_events, batch_size, self.transactional)
             .create_with_context(context)

@@ -138,6 +138,7 @@ mod tests {
             config: Arc::new(kafka),
             max_events: 100,
             transactional: false,
+            names_partitions: false,
             acks: ledger.acks(),
             status,
         }

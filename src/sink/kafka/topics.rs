@@ -378,6 +378,7 @@ mod tests {
             key: None,
             value: Some(Bytes::from_static(b"value")),
             headers: Vec::new(),
+            partition: None,
             timestamp_ms: 0,
         };
         // 61 + length 1 + attributes 1 + time 1 + offset 1 + no key 1 + length 1 + value 5 + no headers 1

@@ -1,0 +1,316 @@
+//! Headers that an event carries along in one field: a mapping of its own, and the context of a trace.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::processor::error::Problem;
+use crate::processor::field::{Field, Slot, Text};
+use crate::processor::json;
+use crate::record::Header;
+
+/// The members of a JSON object or of an hstore, as headers behind those that are there. A name that is there already stays as
+/// it is; objects and lists have no text and are left out, as are nulls unless `keeps_null`. `name`: the field's.
+pub(super) fn push_members(
+    headers: &mut Vec<Header>,
+    field: Field<'_>,
+    name: &str,
+    keeps_null: bool,
+) -> Result<(), Problem> {
+    let no_headers = || Problem::NoHeaders { field: name.to_owned() };
+    let Some((text, event)) = field.written().map_err(|_| no_headers())? else {
+        return Ok(());
+    };
+    let before = headers.len();
+    let push = |headers: &mut Vec<Header>, name: &str, value: Option<Bytes>| {
+        let is_there = headers.iter().any(|header| &*header.name == name);
+        if !is_there && !name.is_empty() && (value.is_some() || keeps_null) {
+            headers.push(Header {
+                name: Arc::from(name),
+                value,
+            });
+        }
+    };
+    let is_object = json::for_each_member(text, |member, value| {
+        let value = Field::of_json(value, event);
+        match (member.text(), value, value.text()) {
+            (Some(member), Field::Null, _) => push(headers, &member, None),
+            (Some(member), _, Ok(Some(text))) => push(headers, &member, Some(text.into_bytes())),
+            // No text that could stand in a header.
+            _ => {}
+        }
+    });
+    if is_object.is_ok() {
+        return Ok(());
+    }
+    headers.truncate(before);
+    for (member, value) in hstore(text).ok_or_else(no_headers)? {
+        push(headers, &member, value.map(Bytes::from));
+    }
+    Ok(())
+}
+
+/// The pairs of an hstore as the server prints it: `"a"=>"1", "b"=>NULL`.
+fn hstore(text: &str) -> Option<Vec<(String, Option<String>)>> {
+    let mut pairs = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let (key, after) = quoted(rest)?;
+        let after = after.strip_prefix("=>")?;
+        let (value, after) = match after.strip_prefix("NULL") {
+            Some(after) => (None, after),
+            None => quoted(after).map(|(value, after)| (Some(value), after))?,
+        };
+        pairs.push((key, value));
+        rest = match after {
+            "" => after,
+            more => more.strip_prefix(", ")?,
+        };
+    }
+    Some(pairs)
+}
+
+/// A text in quotes, with `\` before each quote and backslash in it; and what is behind it.
+fn quoted(text: &str) -> Option<(String, &str)> {
+    let text = text.strip_prefix('"')?;
+    let mut out = String::new();
+    let mut characters = text.char_indices();
+    loop {
+        match characters.next()? {
+            (end, '"') => return Some((out, &text[end + 1..])),
+            (_, '\\') => out.push(characters.next()?.1),
+            (_, other) => out.push(other),
+        }
+    }
+}
+
+/// Where an event has the context of its trace, and the headers that it becomes.
+#[derive(Debug)]
+pub(super) struct TraceColumn {
+    pub(super) slot: Slot,
+    traceparent: Arc<str>,
+    tracestate: Arc<str>,
+}
+
+impl TraceColumn {
+    pub(super) fn new(slot: Slot) -> Self {
+        Self {
+            slot,
+            traceparent: Arc::from("traceparent"),
+            tracestate: Arc::from("tracestate"),
+        }
+    }
+
+    /// A traceparent as it is, or those of Java properties, which is what Debezium's `tracingspancontext` has. Any other text
+    /// is left out: a trace is not worth an event.
+    pub(super) fn push(&self, headers: &mut Vec<Header>, text: &Text<'_>) {
+        let text = text.as_str().trim();
+        let mut push = |name: &Arc<str>, value: &str| {
+            headers.push(Header {
+                name: Arc::clone(name),
+                value: Some(Bytes::copy_from_slice(value.as_bytes())),
+            });
+        };
+        if is_traceparent(text) {
+            return push(&self.traceparent, text);
+        }
+        let property = |name: &str| properties(text).find(|(key, _)| key == name).map(|(_, value)| value);
+        let Some(parent) = property(&self.traceparent).filter(|value| is_traceparent(value)) else {
+            return;
+        };
+        push(&self.traceparent, &parent);
+        if let Some(state) = property(&self.tracestate) {
+            push(&self.tracestate, &state);
+        }
+    }
+}
+
+/// W3C Trace Context, "traceparent Header": version, trace id, parent id, flags; a later version may have more behind them.
+fn is_traceparent(text: &str) -> bool {
+    let mut parts = text.split('-');
+    let mut is_hex = |length: usize| {
+        let part = parts.next().unwrap_or_default();
+        let is_hex = part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        is_hex.then_some(part)
+    };
+    let (version, trace, parent, flags) = (is_hex(2), is_hex(32), is_hex(16), is_hex(2));
+    let is_zero = |part: &str| part.bytes().all(|byte| byte == b'0');
+    version.is_some_and(|version| version != "ff" && (version != "00" || text.len() == 55))
+        && trace.is_some_and(|trace| !is_zero(trace))
+        && parent.is_some_and(|parent| !is_zero(parent))
+        && flags.is_some()
+}
+
+/// Of `java.util.Properties`, "load": a line each, its name up to the first `=`, `:` or blank that has no `\` before it.
+fn properties(text: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
+    let lines = text.split(['\n', '\r']).map(str::trim_start);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with(['#', '!']));
+    lines.map(|line| {
+        let mut is_escaped = false;
+        let end = line.find(|character| {
+            let ends = !is_escaped && matches!(character, '=' | ':' | ' ' | '\t');
+            is_escaped = !is_escaped && character == '\\';
+            ends
+        });
+        let (name, value) = line.split_at(end.unwrap_or(line.len()));
+        let value = value.trim_start();
+        let value = value.strip_prefix(['=', ':']).unwrap_or(value);
+        (unescaped(name), unescaped(value.trim_start()))
+    })
+}
+
+fn unescaped(text: &str) -> Cow<'_, str> {
+    if !text.contains('\\') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        out.extend(if character == '\\' {
+            characters.next()
+        } else {
+            Some(character)
+        });
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::processor::field::Names;
+    use crate::row::{ColumnKind, Value};
+
+    type Pushed = Vec<(String, Option<String>)>;
+
+    fn shown(headers: Vec<Header>) -> Pushed {
+        let text = |value: Bytes| String::from_utf8(value.to_vec()).unwrap();
+        headers
+            .into_iter()
+            .map(|header| (header.name.to_string(), header.value.map(text)))
+            .collect()
+    }
+
+    fn members(text: &str, keeps_null: bool) -> Result<Pushed, Problem> {
+        let value = Value::Text(Bytes::copy_from_slice(text.as_bytes()));
+        let mut headers = vec![Header {
+            name: Arc::from("id"),
+            value: None,
+        }];
+        push_members(&mut headers, Field::of_cell(&value, ColumnKind::Text), "h", keeps_null)?;
+        Ok(shown(headers.split_off(1)))
+    }
+
+    fn pairs(pairs: &[(&str, Option<&str>)]) -> Pushed {
+        let owned = |(name, value): &(&str, Option<&str>)| ((*name).to_owned(), value.map(str::to_owned));
+        pairs.iter().map(owned).collect()
+    }
+
+    #[test]
+    fn members_of_an_object_are_headers() {
+        let object = r#" {"a": "x\n\u00e9", "b": 1.50, "c": true, "n": null, "o": {}, "l": [], "\u0064": "", "id": "own", "": 1} "#;
+        let expected = pairs(&[
+            ("a", Some("x\né")),
+            ("b", Some("1.50")),
+            ("c", Some("true")),
+            ("d", Some("")),
+        ]);
+        assert_eq!(members(object, false), Ok(expected));
+        let with_null = members(r#"{"n": null, "n": 1}"#, true);
+        assert_eq!(with_null, Ok(pairs(&[("n", None)])), "the first of a name stays");
+        assert_eq!(members("{}", false), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn pairs_of_an_hstore_are_headers() {
+        let text = r#""a"=>"1", "b \"q\" \\"=>"", "n"=>NULL, "id"=>"own""#;
+        let expected = pairs(&[("a", Some("1")), ("b \"q\" \\", Some(""))]);
+        assert_eq!(members(text, false), Ok(expected.clone()));
+        assert_eq!(members(text, true), Ok([expected, pairs(&[("n", None)])].concat()));
+        assert_eq!(members("", false), Ok(Vec::new()), "an empty hstore");
+    }
+
+    #[test]
+    fn what_holds_no_headers_is_refused() {
+        for text in [
+            "[1]",
+            "1",
+            "text",
+            r#"{"a": 1"#,
+            r#"{"a": 1} x"#,
+            r#""a"=>1"#,
+            r#""a"=>"1" "b"=>"2""#,
+            r#""a"#,
+        ] {
+            assert_eq!(
+                members(text, true),
+                Err(Problem::NoHeaders { field: "h".to_owned() }),
+                "{text}"
+            );
+        }
+        let mut headers = Vec::new();
+        for field in [Field::Null, Field::Missing] {
+            assert_eq!(push_members(&mut headers, field, "h", true), Ok(()));
+        }
+        assert_eq!(headers, []);
+    }
+
+    fn trace(text: &str) -> Pushed {
+        let mut headers = Vec::new();
+        TraceColumn::new(Names::default().slot("t")).push(&mut headers, &Text::Plain(text));
+        shown(headers)
+    }
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn a_traceparent_is_passed_on() {
+        assert_eq!(trace(&format!(" {PARENT}\n")), pairs(&[("traceparent", Some(PARENT))]));
+        let later = format!("cc{}-what-follows", &PARENT[2..]);
+        assert_eq!(trace(&later), pairs(&[("traceparent", Some(&later))]));
+        for text in [
+            "",
+            "00",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+        ] {
+            assert_eq!(trace(text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_context_in_properties_is_passed_on() {
+        let text = format!(
+            "#Sat Nov 28 05:17:01 UTC 2026\ntracestate=rojo\\=1,congo\\:2\ntraceparent : {PARENT}\n!x\nother=1\n"
+        );
+        assert_eq!(
+            trace(&text),
+            pairs(&[("traceparent", Some(PARENT)), ("tracestate", Some("rojo=1,congo:2"))])
+        );
+        assert_eq!(trace("tracestate=a=1"), [], "a state without its parent says nothing");
+        assert_eq!(trace("traceparent=none"), []);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_not(text in any::<String>()) {
+            let _ = members(&text, true);
+            trace(&text);
+        }
+
+        #[test]
+        fn what_an_hstore_holds_is_found(held in prop::collection::btree_map("\\PC{1,8}", prop::option::of("\\PC{0,8}"), 0..5)) {
+            let quote = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+            let text: Vec<String> = held.iter()
+                .map(|(key, value)| format!("{}=>{}", quote(key), value.as_deref().map_or("NULL".to_owned(), quote)))
+                .collect();
+            prop_assert_eq!(hstore(&text.join(", ")), Some(held.into_iter().collect::<Vec<_>>()));
+        }
+    }
+}

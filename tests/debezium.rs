@@ -1,0 +1,330 @@
+//! The same rows as Debezium's event router had, and the same records as it made of them.
+
+use std::collections::BTreeMap;
+
+use mysql::prelude::Queryable;
+use serde::Deserialize;
+
+use crate::support::TestBed;
+use crate::support::kafka::Record;
+use crate::support::mysql::Flavor;
+use crate::support::mysql_bed::MysqlBed;
+use crate::support::plot::Plot;
+use crate::support::relay::Relay;
+
+/// What the router does by its defaults, under topics of the test's own.
+const ROUTER: &str = "raw_payload: true, keep_empty_key: true, on_null: keep, \
+    columns: {aggregate_type: aggregatetype, aggregate_id: aggregateid, event_type: type<columns>}, \
+    header_names: {event_id: id, aggregate_type: null, aggregate_id: null, event_type: null}";
+const BY_AGGREGATE_TYPE: &str = "route: {by: aggregatetype, regex: '(.*)', replacement: '<name>.outbox.event.${1}'}";
+/// `JsonConverter` for keys and values, without schemas.
+const JSON: &str = "key_as: json, payload_as: json_string";
+
+const PIPELINE: &str = "
+apiVersion: tailpost/v1
+kind: Pipeline
+metadata: {name: <name>}
+spec:
+  source: {type: <type>, config: {<source>, outbox: {<chosen>}}}
+  processors: [{type: outbox, <router>}]
+  sinks: [{type: kafka, config: {id: k1, brokers: '<brokers>'}}]
+  errors: {unroutable: skip}
+";
+
+#[derive(Deserialize)]
+struct Golden {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    case: String,
+    ddl: Vec<String>,
+    sql: Vec<String>,
+    records: Vec<GoldenRecord>,
+}
+
+#[derive(Deserialize)]
+struct GoldenRecord {
+    topic: String,
+    partition: i32,
+    partitions: i32,
+    key: Option<Hex>,
+    value: Option<Hex>,
+    headers: Vec<(String, Option<Hex>)>,
+    timestamp_ms: serde_json::Value,
+}
+
+#[derive(Deserialize)]
+struct Hex {
+    hex: String,
+}
+
+impl Hex {
+    fn bytes(&self) -> Vec<u8> {
+        let digits = (0..self.hex.len()).step_by(2);
+        let byte = |at| u8::from_str_radix(&self.hex[at..at + 2], 16).expect("two digits");
+        digits.map(byte).collect()
+    }
+}
+
+type Bytes = Option<Vec<u8>>;
+
+/// What a consumer sees of a record.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    key: Bytes,
+    value: Bytes,
+    headers: Vec<(String, Bytes)>,
+    /// Where a column gives it.
+    timestamp_ms: Option<i64>,
+}
+
+/// Those of each partition, in order.
+type Partitions = BTreeMap<(String, i32), Vec<Seen>>;
+
+fn case(name: &str) -> Case {
+    let golden: Golden = serde_json::from_str(include_str!("golden/debezium/cases.json")).expect("the golden records");
+    let mut cases = golden.cases.into_iter();
+    cases
+        .find(|case| case.case.split('-').next() == Some(name))
+        .expect("a case")
+}
+
+/// Without what Connect adds of its own.
+fn expected(records: &[GoldenRecord]) -> Partitions {
+    let bytes = |hex: &Option<Hex>| hex.as_ref().map(Hex::bytes);
+    let mut partitions = Partitions::new();
+    for record in records {
+        let headers = record.headers.iter();
+        let headers = headers.filter(|(name, _)| !name.starts_with("__debezium.context."));
+        partitions
+            .entry((record.topic.clone(), record.partition))
+            .or_default()
+            .push(Seen {
+                key: bytes(&record.key),
+                value: bytes(&record.value),
+                headers: headers.map(|(name, value)| (name.clone(), bytes(value))).collect(),
+                timestamp_ms: record.timestamp_ms.as_i64(),
+            });
+    }
+    partitions
+}
+
+/// As [`expected`]: times count only where they do there.
+fn arrived(records: &[Record], own: &str, expected: &Partitions) -> Partitions {
+    let mut partitions = Partitions::new();
+    for record in records {
+        let topic = record
+            .topic
+            .strip_prefix(own)
+            .expect("a topic of the test's own")
+            .to_owned();
+        let place = (topic, record.partition);
+        let known = expected.get(&place);
+        let records = partitions.entry(place).or_default();
+        let is_timed = known
+            .and_then(|known| known.get(records.len()))
+            .is_some_and(|known| known.timestamp_ms.is_some());
+        records.push(Seen {
+            key: record.key.clone(),
+            value: record.value.clone(),
+            headers: record.headers.clone(),
+            timestamp_ms: is_timed.then_some(record.timestamp_ms),
+        });
+    }
+    partitions
+}
+
+/// The pipeline's text for a case, with what its connector's options become.
+fn pipeline(chosen: &str, router: &str, columns: &str) -> String {
+    let route = if router.contains("route:") {
+        ""
+    } else {
+        BY_AGGREGATE_TYPE
+    };
+    let router = [ROUTER, route, router].into_iter().filter(|part| !part.is_empty());
+    let router = router.collect::<Vec<_>>().join(", ").replace("<columns>", columns);
+    PIPELINE.replace("<chosen>", chosen).replace("<router>", &router)
+}
+
+fn assert_same(plot: &Plot, mut relay: Relay, case: &Case, write: impl FnOnce()) {
+    let own = format!("{}.", plot.name);
+    for record in &case.records {
+        let topic = format!("{own}{}", record.topic);
+        if plot.kafka.ends(&topic).is_empty() {
+            plot.kafka.create_topic(&topic, record.partitions, &[]);
+        }
+    }
+    relay.start();
+    relay.wait_ready();
+    write();
+    relay.wait_published(case.records.len() as u64);
+    let expected = expected(&case.records);
+    let mut topics: Vec<String> = expected.keys().map(|(topic, _)| format!("{own}{topic}")).collect();
+    topics.dedup();
+    let mut reader = plot.kafka.reader(&topics);
+    let arrived = arrived(reader.exactly(case.records.len()), &own, &expected);
+    assert_eq!(arrived, expected, "{}", case.case);
+}
+
+fn same_on_postgres(name: &str, router: &str, columns: &str, change: impl FnOnce(&mut Case)) {
+    let mut case = case(name);
+    change(&mut case);
+    let bed = TestBed::new();
+    let chosen = match case.ddl.is_empty() {
+        true => format!("prefixes: [{name}]"),
+        false => format!("tables: [public.{name}]"),
+    };
+    let run = |statements: &[String]| {
+        let mut app = bed.app();
+        for statement in statements {
+            app.batch_execute(statement)
+                .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+        }
+    };
+    run(&case.ddl);
+    let relay = bed.relay(&pipeline(&chosen, router, columns));
+    assert_same(&bed, relay, &case, || run(&case.sql));
+}
+
+fn same_on_mysql(name: &str, router: &str, columns: &str, change: impl FnOnce(&mut Case)) {
+    let mut case = case(name);
+    change(&mut case);
+    let bed = MysqlBed::new(Flavor::Mysql);
+    let run = |statements: &[String]| {
+        let mut app = bed.app();
+        for statement in statements {
+            app.query_drop(statement)
+                .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+        }
+    };
+    run(&case.ddl);
+    let relay = bed.relay(&pipeline(&format!("tables: [<name>.{name}]"), router, columns));
+    assert_same(&bed, relay, &case, || run(&case.sql));
+}
+
+fn as_it_is(_: &mut Case) {}
+
+#[test]
+fn a_jsonb_payload_is_what_the_server_prints() {
+    same_on_postgres("p01", "", "", as_it_is);
+}
+
+#[test]
+fn blank_payloads_are_tombstones_on_request() {
+    same_on_postgres("p02", "tombstone_on_empty: true", "", as_it_is);
+}
+
+#[test]
+fn integers_are_keys_and_ids_in_decimal_digits() {
+    same_on_postgres("p04", "", "", as_it_is);
+}
+
+#[test]
+fn the_json_converter_quotes_keys_and_payloads() {
+    same_on_postgres("p06", JSON, "", as_it_is);
+}
+
+#[test]
+fn bytes_stay_bytes() {
+    same_on_postgres("p11", "", "", as_it_is);
+    same_on_postgres("p12", "", "", as_it_is);
+}
+
+#[test]
+fn columns_are_placed_in_headers_and_give_the_partition() {
+    let placed = "additional_headers: {eventType: type, tenant: tenant}, on_missing: reject";
+    same_on_postgres("p14", placed, ", partition: part", as_it_is);
+}
+
+#[test]
+fn columns_stand_beside_the_payload() {
+    let placed = "key_as: json, payload_as: json_string, additional_headers: {eventType: type}, envelope_fields: {eventType: type, \
+                  tenant: tenant, n: n, big: big, num: num, ok: ok}";
+    // The digits of a numeric are Base64 there, of its unscaled bytes.
+    same_on_postgres("p15", placed, "", |case| {
+        for value in case.records.iter_mut().filter_map(|record| record.value.as_mut()) {
+            let text = String::from_utf8(value.bytes())
+                .unwrap()
+                .replace(r#""BOI=""#, r#""12.50""#);
+            value.hex = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+        }
+    });
+}
+
+#[test]
+fn a_column_gives_the_time() {
+    same_on_postgres("p18", "", ", timestamp: ts", as_it_is);
+}
+
+#[test]
+fn a_regular_expression_gives_the_topic() {
+    let route = r"route: {by: type, regex: '(.*)\.(.*)', replacement: '<name>.p20.${2}.from.${1}'}";
+    // Debezium makes a topic of what does not match; here it is unroutable.
+    same_on_postgres("p20", route, "", |case| {
+        case.records.retain(|record| record.topic != "nodots")
+    });
+}
+
+#[test]
+fn connect_s_own_headers_are_left_out_either_way() {
+    same_on_postgres("p23", "", "", as_it_is);
+}
+
+#[test]
+fn keys_have_the_partitions_of_java_s_partitioner() {
+    same_on_postgres("p28", "", "", as_it_is);
+}
+
+#[test]
+fn a_payload_in_a_message_loses_its_quotes() {
+    // Its second message stopped Debezium's task.
+    same_on_postgres("m01", "payload_as: text", "", |case| case.sql.truncate(1));
+}
+
+#[test]
+fn mysql_s_blobs_keys_and_times_are_the_same() {
+    // A BINARY(16) is a UUID here, and Base64 there.
+    same_on_mysql("y03", "", ", timestamp: ts", |case| {
+        let id = b"01020304-0506-0708-090a-0b0c0d0e0f10";
+        let hex = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        for (name, value) in case.records.iter_mut().flat_map(|record| &mut record.headers) {
+            if name == "id" {
+                *value = Some(Hex {
+                    hex: String::clone(&hex),
+                });
+            }
+        }
+    });
+}
+
+#[test]
+fn headers_come_of_an_hstore_and_of_a_trace_s_properties() {
+    let bed = TestBed::new();
+    let mut app = bed.app();
+    app.batch_execute(
+        "CREATE EXTENSION hstore;
+         CREATE TABLE o (id bigint PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text, meta hstore, span text)",
+    )
+    .unwrap();
+    let mut relay = bed.relay(&pipeline("tables: [public.o]", "", ", headers: meta, trace: span"));
+    bed.kafka.create_topic(&bed.topic("outbox.event.order"), 1, &[]);
+    relay.start();
+    relay.wait_ready();
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let insert = r#"INSERT INTO o VALUES (1, 'order', '42', 'T', 'x', 'a=>1, "b c"=>NULL, id=>own', $1)"#;
+    app.execute(insert, &[&format!("#written by a library\ntraceparent={parent}\n")])
+        .unwrap();
+    relay.wait_published(1);
+    let mut reader = bed.reader(&["outbox.event.order"]);
+    let headers = reader.exactly(1)[0].headers.clone();
+    let value = |text: &str| Some(text.as_bytes().to_vec());
+    let expected = [
+        ("id".to_owned(), value("1")),
+        ("traceparent".to_owned(), value(parent)),
+        ("a".to_owned(), value("1")),
+        ("b c".to_owned(), None),
+    ];
+    assert_eq!(headers, expected);
+}
