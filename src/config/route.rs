@@ -40,8 +40,8 @@ enum Piece {
 /// Why a regular expression and a replacement cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RewriteError {
-    /// In the engine's words, which may show the expression.
-    #[error("{0}")]
+    /// In the engine's words.
+    #[error("no regular expression that can be used: {0}")]
     Regex(String),
     #[error("`{name}` is no group of the regular expression: it has {known}")]
     UnknownGroup { name: String, known: String },
@@ -53,7 +53,8 @@ impl Rewrite {
     /// group that it does not have. Groups go by name or, counted from 1, by number; 0 is the whole.
     pub fn new(regex: &str, replacement: &Template) -> Result<Self, RewriteError> {
         // By itself first: within the frame `a)(b` would do.
-        let compiled = |text: &str| Regex::new(text).map_err(|error| RewriteError::Regex(error.to_string()));
+        let compiled =
+            |text: &str| Regex::new(text).map_err(|error| RewriteError::Regex(last_line(&error.to_string())));
         compiled(regex)?;
         let regex = compiled(&format!(r"\A(?:{regex})\z"))?;
         let piece = |part: &Part| match part {
@@ -78,6 +79,12 @@ impl Rewrite {
         }
         true
     }
+}
+
+/// The engine draws the place of a mistake in lines of its own, and says in the last what it is.
+fn last_line(text: &str) -> String {
+    let line = text.lines().last().unwrap_or_default();
+    line.trim_start_matches("error: ").to_owned()
 }
 
 fn group(regex: &Regex, name: &str) -> Result<usize, RewriteError> {
@@ -152,7 +159,9 @@ mod tests {
         assert_eq!(rewrite("a", "${1}").err(), unknown("1", "none"));
         assert_eq!(rewrite("(a)", "${a.b}").err(), unknown("a.b", "`1`"));
         for regex in ["a)(b", "(?=a)a", r"(a)\1", "("] {
-            assert!(matches!(rewrite(regex, "x"), Err(RewriteError::Regex(_))), "{regex}");
+            let error = rewrite(regex, "x").expect_err(regex);
+            assert!(matches!(error, RewriteError::Regex(_)), "{regex}: {error}");
+            assert_eq!(error.to_string().lines().count(), 1, "{error}");
         }
     }
 }
