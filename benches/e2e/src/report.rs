@@ -15,7 +15,8 @@ const METHOD: &str = "\
 with a figure of another machine or another run.
 
 * **Pairs.** Each side of a comparison runs in turn with the other, every other pair in reverse order; one more drain before
-  them does not count: what all of them read is in memory then. Tables show medians; a ratio is the median of the pairs' ratios, with the lowest and the highest.
+  them does not count: what all of them read is in memory then. Tables show medians; a ratio is the median of the pairs' ratios, with
+  the lowest and the highest.
 * **Drains.** The backlog waits in the log before anything starts. A drain is timed from the start of a process, with all that it does before
   the first event, until the broker has taken its last record, by the broker's own time (`LogAppendTime`); what writes no records, until its
   exit. `tailpost run --once` goes on to the log's end, saves its position and closes its clients: that is the column `exit`. Each

@@ -204,24 +204,35 @@ fn read_id(reader: &mut Reader<'_>, field: &Field<'_>, ids: &mut HashSet<String>
     Err(reader.refuse(field, "another processor has this id: expected one of its own, or none"))
 }
 
+/// Reads those of these keys that are there, each into its place.
+fn read_into<T, const N: usize>(
+    mapping: &mut Mapping<'_>,
+    places: [(&'static str, &mut T); N],
+    mut read: impl FnMut(&Field<'_>) -> Read<T>,
+) -> Read<()> {
+    let mut result = Ok(());
+    for (key, place) in places {
+        match optional(mapping.take(key), &mut read) {
+            Ok(Some(value)) => *place = value,
+            Ok(None) => {}
+            Err(reported) => result = Err(reported),
+        }
+    }
+    result
+}
+
 fn read_columns(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Columns> {
     let mut mapping = reader.mapping(field)?;
     let mut columns = Columns::default();
-    let mut result = Ok(());
-    for (name, column) in [
+    let own = [
         ("payload", &mut columns.payload),
         ("aggregate_type", &mut columns.aggregate_type),
         ("aggregate_id", &mut columns.aggregate_id),
         ("event_type", &mut columns.event_type),
         ("topic", &mut columns.topic),
         ("event_id", &mut columns.event_id),
-    ] {
-        match optional(mapping.take(name), |field| reader.filled(field)) {
-            Ok(Some(named)) => *column = named,
-            Ok(None) => {}
-            Err(reported) => result = Err(reported),
-        }
-    }
+    ];
+    let result = read_into(&mut mapping, own, |field| reader.filled(field));
     let timestamp = optional(mapping.take("timestamp"), |field| read_timestamp(reader, field));
     let mut name = |name| optional(mapping.take(name), |field| reader.filled(field));
     let (partition, headers, trace) = (name("partition"), name("headers"), name("trace"));
@@ -266,23 +277,16 @@ fn read_timestamp(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<TimestampC
 fn read_header_names(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<HeaderNames> {
     let mut mapping = reader.mapping(field)?;
     let mut names = HeaderNames::default();
-    let mut result = Ok(());
-    for (key, name) in [
+    let own = [
         ("event_id", &mut names.event_id),
         ("aggregate_type", &mut names.aggregate_type),
         ("aggregate_id", &mut names.aggregate_id),
         ("event_type", &mut names.event_type),
-    ] {
-        let read = optional(mapping.take(key), |field| match field.node.value {
-            Value::Null => Ok(None),
-            _ => reader.filled(field).map(Some),
-        });
-        match read {
-            Ok(Some(read)) => *name = read,
-            Ok(None) => {}
-            Err(reported) => result = Err(reported),
-        }
-    }
+    ];
+    let result = read_into(&mut mapping, own, |field| match field.node.value {
+        Value::Null => Ok(None),
+        _ => reader.filled(field).map(Some),
+    });
     reader.finish(mapping);
     result?;
     let distinct: HashSet<&str> = names.iter().collect();
@@ -296,37 +300,38 @@ fn read_header_names(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<HeaderN
 }
 
 fn read_headers(reader: &mut Reader<'_>, field: &Field<'_>, ours: &HeaderNames) -> Read<Vec<(String, String)>> {
+    read_named(reader, field, |name| match name {
+        "" => Some("expected a header name that is not empty"),
+        name if ours.iter().any(|ours| ours == name) => Some("tailpost sets this header itself: expected another name"),
+        _ => None,
+    })
+}
+
+fn read_envelope_fields(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Vec<(String, String)>> {
+    read_named(reader, field, |name| {
+        (name == "payload").then_some("the payload itself is there by this name: expected another")
+    })
+}
+
+/// Names of the file's own, each with the field that fills it. `refusal`: why a name cannot be one.
+fn read_named(
+    reader: &mut Reader<'_>,
+    field: &Field<'_>,
+    refusal: impl Fn(&str) -> Option<&'static str>,
+) -> Read<Vec<(String, String)>> {
     let mut mapping = reader.mapping(field)?;
-    let headers: Vec<_> = mapping
+    let named: Vec<_> = mapping
         .take_all()
         .map(|(name, field)| {
             let column = reader.filled(&field);
-            if name.is_empty() {
-                let message = "expected a header name that is not empty".to_owned();
-                return Err(reader.report_key(&field, Problem::Refused { message }));
+            match refusal(name) {
+                Some(message) => {
+                    let message = message.to_owned();
+                    Err(reader.report_key(&field, Problem::Refused { message }))
+                }
+                None => Ok((name.to_owned(), column?)),
             }
-            if ours.iter().any(|ours| ours == name) {
-                let message = "tailpost sets this header itself: expected another name".to_owned();
-                return Err(reader.report_key(&field, Problem::Refused { message }));
-            }
-            Ok((name.to_owned(), column?))
         })
         .collect();
-    headers.into_iter().collect()
-}
-
-/// The payload has its own name in the object.
-fn read_envelope_fields(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Vec<(String, String)>> {
-    let mut mapping = reader.mapping(field)?;
-    let fields: Vec<_> = mapping
-        .take_all()
-        .map(|(name, field)| match name {
-            "payload" => {
-                let message = "the payload itself is there by this name: expected another".to_owned();
-                Err(reader.report_key(&field, Problem::Refused { message }))
-            }
-            _ => Ok((name.to_owned(), reader.filled(&field)?)),
-        })
-        .collect();
-    fields.into_iter().collect()
+    named.into_iter().collect()
 }
