@@ -150,11 +150,10 @@ fn pipeline(chosen: &str, router: &str, columns: &str) -> String {
 
 fn assert_same(plot: &Plot, mut relay: Relay, case: &Case, write: impl FnOnce()) {
     let own = format!("{}.", plot.name);
-    for record in &case.records {
-        let topic = format!("{own}{}", record.topic);
-        if plot.kafka.ends(&topic).is_empty() {
-            plot.kafka.create_topic(&topic, record.partitions, &[]);
-        }
+    let records = case.records.iter();
+    let topics: BTreeMap<_, _> = records.map(|record| (&record.topic, record.partitions)).collect();
+    for (topic, partitions) in topics {
+        plot.kafka.create_topic(&format!("{own}{topic}"), partitions, &[]);
     }
     relay.start();
     relay.wait_ready();
