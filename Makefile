@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build check bench bench-micro test servers-test test-versions versions-test simulate chaos demo up down
+.PHONY: help setup build check bench bench-micro test servers-test test-versions versions-test test-debezium simulate chaos demo up down
 
 # CI takes the committed Cargo.lock or fails; a developer's build may update it.
 LOCKED := $(if $(CI),--locked)
@@ -75,6 +75,11 @@ versions-test:
 	mariadb*) TAILPOST_TEST_MARIADB_KIND=$$version env -u TAILPOST_TEST_MARIADB_URL tools/servers.sh with $$version -- \
 	  $(TEST) --test main -- $(OF_EACH_MYSQL) --skip ::mysql;; \
 	esac; done
+
+test-debezium: ## changing over from a Debezium connector under load; fetches Kafka Connect and Debezium, about 100 MB
+	@tools/setup.sh rust build kafka
+	TAILPOST_TEST_DEBEZIUM=$$(tools/servers/debezium.sh) tools/servers.sh with pg mysql kafka -- \
+	  $(TEST) --test main -- --nocapture --test-threads 1 --include-ignored migration::
 
 # The development profile: the demo measures nothing.
 DB ?= postgres

@@ -18,6 +18,7 @@ mod calendar;
 pub mod checkpoint;
 pub mod cli;
 pub mod config;
+pub mod convert;
 pub mod event;
 mod failpoint;
 pub mod gtid;

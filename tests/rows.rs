@@ -47,8 +47,16 @@ fn values(envelopes: &[(Option<String>, String)]) -> Vec<Value> {
         .collect()
 }
 
+/// Types of the test's own.
+const TYPES: &str = "CREATE EXTENSION hstore;
+    CREATE TYPE mood AS ENUM ('sad', 'ok');
+    CREATE TYPE pair AS (a int, b text);
+    CREATE DOMAIN positive AS int4 CHECK (value > 0);
+    CREATE DOMAIN label AS text;
+    CREATE TYPE textrange AS RANGE (subtype = text);";
+
 /// Cells of one row: column type and value in SQL.
-const CELLS: [(&str, &str); 46] = [
+const CELLS: [(&str, &str); 84] = [
     ("bool", "true"),
     ("bool", "false"),
     ("int2", "-32768"),
@@ -98,6 +106,44 @@ const CELLS: [(&str, &str); 46] = [
     ("int4range", "'[1,5)'"),
     ("point", "'(1.5,2)'"),
     ("text", "NULL"),
+    ("numeric", "'Infinity'"),
+    ("numeric", "'-Infinity'"),
+    ("numeric", "-0.000"),
+    ("date", "'infinity'"),
+    ("date", "'0044-03-15 BC'"),
+    ("timestamp", "'-infinity'"),
+    ("timestamp", "'4713-01-01 00:00:00 BC'"),
+    ("time", "'24:00:00'"),
+    ("interval", "'-178000000 years'"),
+    ("money", "'-92233720368547758.08'"),
+    ("cidr", "'10.1.0.0/16'"),
+    ("inet", "'2001:db8::1/64'"),
+    ("macaddr", "'08:00:2b:01:02:03'"),
+    ("macaddr8", "'08:00:2b:01:02:03:04:05'"),
+    ("varbit", "B''"),
+    ("bit(70)", "B'1'::bit(70)"),
+    ("int8range", "'(,5]'"),
+    ("numrange", "'empty'"),
+    ("tstzrange", "'[2024-01-01 00:00+02, infinity)'"),
+    ("int4multirange", "'{[1,3), [5,9)}'"),
+    ("textrange", r#"'["a,b", "c""d"]'"#),
+    ("line", "'{1,-2,3}'"),
+    ("lseg", "'[(0,0),(1,1e300)]'"),
+    ("box", "'(2,2),(0,0)'"),
+    ("path", "'[(0,0),(1,1)]'"),
+    ("polygon", "'((0,0),(1,1),(0,1))'"),
+    ("circle", "'<(1,2),3>'"),
+    ("mood", "'ok'"),
+    ("mood[]", "'{sad,NULL}'"),
+    ("pair", r#"ROW(1, 'a"b,c')"#),
+    ("pair[]", "ARRAY[ROW(1, NULL)::pair]"),
+    ("positive", "7"),
+    ("label", "'x'"),
+    ("hstore", r#"'"a"=>"1", "b c"=>NULL'"#),
+    ("xml", "'<a b=\"c\">&amp;</a>'"),
+    ("tsvector", "'a fat cat'"),
+    ("jsonpath", "'$.a[*]'"),
+    ("pg_lsn", "'16/B374D848'"),
 ];
 
 /// What JSON the server's text becomes.
@@ -106,7 +152,7 @@ fn expected(kind: &str, text: Option<&str>) -> String {
     let number = text.parse::<f64>().is_ok_and(f64::is_finite);
     match kind {
         "bool" => text.to_owned(),
-        "int2" | "int4" | "int8" | "oid" => text.to_owned(),
+        "int2" | "int4" | "int8" | "oid" | "positive" => text.to_owned(),
         "float4" | "float8" if number => text.to_owned(),
         "json" | "jsonb" => text.to_owned(),
         _ => serde_json::to_string(text).unwrap(),
@@ -124,7 +170,7 @@ fn every_cell_is_what_the_server_prints() {
     let values: Vec<&str> = CELLS.iter().map(|(_, value)| *value).collect();
     let envelopes = relayed(
         &bed,
-        &format!("CREATE TABLE t (id int PRIMARY KEY, {})", columns.join(", ")),
+        &format!("{TYPES} CREATE TABLE t (id int PRIMARY KEY, {})", columns.join(", ")),
         &[&format!("INSERT INTO t VALUES (0, {})", values.join(", "))],
         1,
     );
@@ -207,6 +253,53 @@ fn each_operation_has_its_envelope_and_key() {
         assert!(value["source"]["lsn"].as_u64() > Some(0) && value["source"]["txId"].as_u64() > Some(0));
         assert!(value["ts_ms"].is_u64() && value["ts_ms"] == value["source"]["ts_ms"]);
     }
+}
+
+#[test]
+fn old_rows_and_keys_are_those_of_the_replica_identity() {
+    let bed = TestBed::new();
+    let rows = [
+        "INSERT INTO <t> VALUES (1, 'a', 'x')",
+        "UPDATE <t> SET a = 'b'",
+        "UPDATE <t> SET note = 'y'",
+        "DELETE FROM <t>",
+    ];
+    let of = |table: &str| rows.map(|row| row.replace("<t>", table));
+    let statements: Vec<String> = ["tindex", "tfull"].into_iter().flat_map(of).collect();
+    let statements: Vec<&str> = statements.iter().map(String::as_str).collect();
+    let envelopes = relayed(
+        &bed,
+        "CREATE TABLE tindex (id int, a text NOT NULL, note text);
+         CREATE UNIQUE INDEX by_a ON tindex (a);
+         ALTER TABLE tindex REPLICA IDENTITY USING INDEX by_a;
+         CREATE TABLE tfull (id int, a text, note text);
+         ALTER TABLE tfull REPLICA IDENTITY FULL",
+        &statements,
+        8,
+    );
+    let shown: Vec<Value> = envelopes
+        .iter()
+        .map(|(key, text)| {
+            let value: Value = serde_json::from_str(text).unwrap();
+            json!([key, value["before"], value["after"]])
+        })
+        .collect();
+    let row = |a: &str, note: &str| json!({"id": 1, "a": a, "note": note});
+    let key = |a: &str| json!(format!(r#"{{"a":"{a}"}}"#));
+    assert_eq!(
+        shown,
+        [
+            json!([key("a"), null, row("a", "x")]),
+            json!([key("b"), {"a": "a"}, row("b", "x")]),
+            json!([key("b"), null, row("b", "y")]),
+            json!([key("b"), {"a": "b"}, null]),
+            // Where the whole row is the identity, no columns are a key.
+            json!([null, null, row("a", "x")]),
+            json!([null, row("a", "x"), row("b", "x")]),
+            json!([null, row("b", "x"), row("b", "y")]),
+            json!([null, row("b", "y"), null]),
+        ]
+    );
 }
 
 #[test]

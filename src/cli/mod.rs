@@ -4,6 +4,7 @@
 //! or usage.
 
 mod check;
+mod convert;
 mod demo;
 mod position;
 mod run;
@@ -51,6 +52,8 @@ enum Command {
     Check(check::CheckArguments),
     /// Show, move or set the position that a pipeline goes on from.
     Position(position::PositionArguments),
+    /// Make a pipeline file of another connector's configuration.
+    Convert(convert::ConvertArguments),
     /// Show the whole way on this machine, with a private database server and an in-process Kafka broker.
     #[command(
         after_help = "Example:\n  tailpost demo --db mysql\n\nNeeds the programs of that database server; nothing is left behind."
@@ -77,6 +80,7 @@ pub fn main() -> ExitCode {
         Command::Validate(arguments) => validate::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Position(arguments) => position::run(arguments),
+        Command::Convert(arguments) => convert::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
     }
 }

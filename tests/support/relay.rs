@@ -2,8 +2,8 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -17,6 +17,7 @@ use serde_json::Value;
 use tailpost::position::{MysqlPosition, Position, PostgresPosition};
 use tempfile::TempDir;
 
+use super::http::{self, Answer};
 use super::{DEADLINE, eventually, found};
 
 const FAILPOINT: &str = "TAILPOST_FAILPOINT";
@@ -34,13 +35,6 @@ pub struct Relay {
     life: usize,
     expected_errors: Vec<String>,
     secrets: Vec<String>,
-}
-
-/// An answer over HTTP.
-#[derive(Debug)]
-pub struct Answer {
-    pub code: u16,
-    pub body: String,
 }
 
 impl Relay {
@@ -265,15 +259,7 @@ impl Relay {
 
     /// Asks an endpoint; None when nobody answers.
     pub fn get(&self, path: &str) -> Option<Answer> {
-        let mut stream = TcpStream::connect_timeout(&self.http, Duration::from_secs(5)).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").ok()?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text).ok()?;
-        let (head, body) = text.split_once("\r\n\r\n")?;
-        let code = head.split_whitespace().nth(1)?.parse().ok()?;
-        let body = body.to_owned();
-        Some(Answer { code, body })
+        http::get(self.http, path)
     }
 
     pub fn status(&self) -> Value {
@@ -496,7 +482,7 @@ impl Metrics {
 }
 
 /// An address that nobody listens on. Below the range of outgoing connections, and each only once in this process.
-fn free_address() -> SocketAddr {
+pub fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
         let offset = (std::process::id() as u16)

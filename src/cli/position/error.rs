@@ -19,6 +19,8 @@ pub(super) enum PositionError {
     NothingSaved { pipeline: String, place: String },
     #[error("{place} has another position of this pipeline, {saved}: pass --replace to do without it")]
     Occupied { place: String, saved: String },
+    #[error(transparent)]
+    Offset(#[from] super::debezium::OffsetError),
     #[error("stdin is no position")]
     Document(#[source] DocumentError),
     #[error(

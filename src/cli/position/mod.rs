@@ -3,6 +3,7 @@
 //! Showing and exporting only read, beside a running pipeline. Importing and setting shut out whatever else saves there first:
 //! by the file's lock, or in Kafka by the transactional id.
 
+mod debezium;
 mod error;
 mod set;
 mod show;
@@ -18,6 +19,7 @@ use crate::checkpoint::file::FileStore;
 use crate::checkpoint::{CheckpointError, Document};
 use crate::config::{Checkpoint, Pipeline, Source};
 use crate::position::Position;
+use crate::source::{self, SourceError};
 use crate::telemetry::error_chain;
 use crate::telemetry::logs::{self, LogFormat};
 
@@ -48,7 +50,7 @@ enum PositionCommand {
     Export(ExportArguments),
     /// Save the position that stdin has, as `export` wrote it. The pipeline must not run.
     #[command(
-        after_help = "Example:\n  tailpost position import pipelines/orders-postgres.yaml --store kafka < position.json\n\nWith a position in Kafka, a checkpoint file of the pipeline in the state folder is set aside (.moved): `run` refuses two."
+        after_help = "Example:\n  tailpost position import pipelines/orders-postgres.yaml --store kafka < position.json\n  tailpost position import pipelines/shop-mysql.yaml --debezium < offset.json\n\nWith a position in Kafka, a checkpoint file of the pipeline in the state folder is set aside (.moved): `run` refuses two."
     )]
     Import(ImportArguments),
     /// Save a position of your own. Events between it and the old one are not published, or once more. The pipeline must not run.
@@ -100,6 +102,9 @@ struct ImportArguments {
     /// Take the position though it is of another pipeline or source, as after a change of name.
     #[arg(long)]
     as_this: bool,
+    /// stdin has the offset of a Debezium connector for MySQL or MariaDB. The server is asked whether its log has it.
+    #[arg(long, conflicts_with = "as_this")]
+    debezium: bool,
     /// Do without a position that is saved and differs: in the store, or in a checkpoint file that is set aside.
     #[arg(long)]
     replace: bool,
@@ -178,7 +183,10 @@ async fn import(stored: &Stored<'_>, arguments: &ImportArguments) -> Result<(), 
     let mut text = Vec::new();
     let mut stdin = std::io::stdin().lock().take(MAX_DOCUMENT_BYTES);
     stdin.read_to_end(&mut text).map_err(PositionError::Input)?;
-    let position = read_document(stored.pipeline, &text, arguments.as_this)?;
+    let position = match arguments.debezium {
+        true => read_offset(stored.pipeline, &text).await?,
+        false => read_document(stored.pipeline, &text, arguments.as_this)?,
+    };
     let free = |saved: &Saved, place: String| match arguments.replace || saved.is_nothing_beside(&position) {
         true => Ok(()),
         false => Err(PositionError::Occupied {
@@ -206,6 +214,16 @@ async fn import(stored: &Stored<'_>, arguments: &ImportArguments) -> Result<(), 
         writeln!(std::io::stdout(), "the checkpoint file is now {}", path.display()).map_err(PositionError::Output)?;
     }
     Ok(())
+}
+
+/// The position of a Debezium connector's offset, which only the server can make whole.
+async fn read_offset(pipeline: &Pipeline, text: &[u8]) -> Result<Position, PositionError> {
+    let Source::Mysql(config) = &pipeline.source else {
+        return Err(debezium::OffsetError::Postgres.into());
+    };
+    let start = debezium::read(&String::from_utf8_lossy(text))?;
+    let position = source::mysql::position_at(config, start).await;
+    Ok(Position::Mysql(Box::new(position.map_err(SourceError::from)?)))
 }
 
 /// The position of an exported document, if it is one of this pipeline.

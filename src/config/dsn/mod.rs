@@ -16,6 +16,7 @@ use super::suggest::nearest;
 
 pub use mysql::{MysqlDsn, MysqlHost};
 pub use postgres::PostgresDsn;
+pub(crate) use syntax::percent_encode;
 
 /// What is wrong with a DSN.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

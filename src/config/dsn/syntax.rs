@@ -161,7 +161,7 @@ fn percent_decode(text: &str, part: &'static str) -> Result<Vec<u8>, DsnError> {
 }
 
 /// Encodes all that has a meaning in a URL, or cannot stand in a line.
-pub(super) fn percent_encode(text: &str) -> String {
+pub(crate) fn percent_encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
