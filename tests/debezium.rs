@@ -19,6 +19,8 @@ const ROUTER: &str = "raw_payload: true, keep_empty_key: true, on_null: keep, \
 const BY_AGGREGATE_TYPE: &str = "route: {by: aggregatetype, regex: '(.*)', replacement: '<name>.outbox.event.${1}'}";
 /// `JsonConverter` for keys and values, without schemas.
 const JSON: &str = "key_as: json, payload_as: json_string";
+/// The same where the payload is expanded.
+const EXPANDED: &str = "key_as: json, payload_as: expanded, drop_empty_arrays: true";
 
 const PIPELINE: &str = "
 apiVersion: tailpost/v1
@@ -61,6 +63,12 @@ struct Hex {
 }
 
 impl Hex {
+    fn of(text: &str) -> Self {
+        Self {
+            hex: text.bytes().map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
+
     fn bytes(&self) -> Vec<u8> {
         let digits = (0..self.hex.len()).step_by(2);
         let byte = |at| u8::from_str_radix(&self.hex[at..at + 2], 16).expect("two digits");
@@ -226,6 +234,58 @@ fn the_json_converter_quotes_keys_and_payloads() {
 }
 
 #[test]
+fn the_json_converter_puts_schemas_around() {
+    let key = r#"{"type": "string", "optional": true}"#;
+    let payload = r#"{"type": "string", "optional": true, "name": "io.debezium.data.Json", "version": 1}"#;
+    let schemas = format!("{JSON}, key_schema: '{key}', payload_schema: '{payload}'");
+    same_on_postgres("p07", &schemas, "", as_it_is);
+}
+
+/// Debezium's task ended at these rows, which `errors.tolerance` then lost.
+fn with_what_cannot_be_expanded_there(case: &mut Case) {
+    for (number, value) in [
+        (4, "[1,2]"),
+        (13, r#"{"big":12345678901234567890}"#),
+        (22, r#"[{"a":1}]"#),
+    ] {
+        let id = format!("00000000-0000-4000-8000-0000000000{number:02}");
+        let id_of = |record: &GoldenRecord| {
+            let (_, id) = record.headers.iter().find(|(name, _)| name == "id").expect("an id");
+            String::from_utf8(id.as_ref().expect("an id").bytes()).expect("text")
+        };
+        let before = case.records.partition_point(|record| id_of(record) < id);
+        let first = &case.records[0];
+        let record = GoldenRecord {
+            topic: first.topic.clone(),
+            partition: first.partition,
+            partitions: first.partitions,
+            key: Some(Hex::of(&format!("\"{number}\""))),
+            value: Some(Hex::of(value)),
+            headers: vec![("id".to_owned(), Some(Hex::of(&id)))],
+            timestamp_ms: serde_json::Value::Null,
+        };
+        case.records.insert(before, record);
+    }
+}
+
+#[test]
+fn payloads_are_expanded() {
+    let without_nulls = format!("{EXPANDED}, drop_null_members: true");
+    same_on_postgres("p08", &without_nulls, "", with_what_cannot_be_expanded_there);
+    same_on_postgres("p10", EXPANDED, "", with_what_cannot_be_expanded_there);
+}
+
+#[test]
+fn payloads_in_messages_are_expanded() {
+    same_on_postgres("m03", EXPANDED, "", as_it_is);
+}
+
+#[test]
+fn mysql_s_json_has_no_blanks() {
+    same_on_mysql("y01", "payload_as: compact", "", as_it_is);
+}
+
+#[test]
 fn bytes_stay_bytes() {
     same_on_postgres("p11", "", "", as_it_is);
     same_on_postgres("p12", "", "", as_it_is);
@@ -247,7 +307,7 @@ fn columns_stand_beside_the_payload() {
             let text = String::from_utf8(value.bytes())
                 .unwrap()
                 .replace(r#""BOI=""#, r#""12.50""#);
-            value.hex = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+            *value = Hex::of(&text);
         }
     });
 }
@@ -286,13 +346,9 @@ fn a_payload_in_a_message_loses_its_quotes() {
 fn mysql_s_blobs_keys_and_times_are_the_same() {
     // A BINARY(16) is a UUID here, and Base64 there.
     same_on_mysql("y03", "", ", timestamp: ts", |case| {
-        let id = b"01020304-0506-0708-090a-0b0c0d0e0f10";
-        let hex = id.iter().map(|byte| format!("{byte:02x}")).collect();
         for (name, value) in case.records.iter_mut().flat_map(|record| &mut record.headers) {
             if name == "id" {
-                *value = Some(Hex {
-                    hex: String::clone(&hex),
-                });
+                *value = Some(Hex::of("01020304-0506-0708-090a-0b0c0d0e0f10"));
             }
         }
     });

@@ -10,7 +10,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 pub use outbox::{
-    Columns, HeaderNames, KeyAs, OnMissing, OnNull, Outbox, PayloadAs, TimeUnit, TimestampColumn, TopicRule,
+    Columns, HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, Outbox, PayloadAs, TimeUnit, TimestampColumn,
+    TopicRule,
 };
 use secrecy::SecretString;
 

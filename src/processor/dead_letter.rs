@@ -16,8 +16,9 @@ use sha2::{Digest, Sha256};
 
 use super::ProcessError;
 use super::envelope::NativeEnvelope;
-use super::json::write_hex;
+use super::json::{unescaped, write_hex};
 use crate::calendar::rfc3339;
+use crate::config::pipeline::HeadersAs;
 use crate::config::{OversizedDeadLetter, Pipeline, pipeline};
 use crate::event::{Change, ChangeEvent, Origin, Selection};
 use crate::position::EventPosition;
@@ -76,7 +77,7 @@ pub struct DeadLetters {
     pipeline: Bytes,
     source: Bytes,
     /// The headers that have an event's id, by the processors of the pipeline.
-    id_headers: Vec<String>,
+    id_headers: Vec<(String, HeadersAs)>,
     envelope: NativeEnvelope,
 }
 
@@ -249,10 +250,11 @@ impl DeadLetters {
     /// The headers that every letter has, behind the record's own.
     fn push_headers(&self, headers: &mut Vec<Header>, why: Why<'_>, at: &EventPosition, now: SystemTime) {
         let at = at.to_string();
-        let mut named = headers
-            .iter()
-            .filter(|header| self.id_headers.iter().any(|name| **name == *header.name));
-        let event_id = named.find_map(|header| header.value.clone());
+        let mut ids = headers.iter().filter_map(|header| {
+            let (_, form) = self.id_headers.iter().find(|(name, _)| **name == *header.name)?;
+            header.value.as_ref().map(|value| id_text(value, *form))
+        });
+        let event_id = ids.next();
         let event_id = event_id.unwrap_or_else(|| Bytes::from(at.clone()));
         push(headers, REASON, why.reason.label());
         push(headers, DETAIL, why.detail);
@@ -269,9 +271,18 @@ impl DeadLetters {
     }
 }
 
-fn id_header(processor: &pipeline::Processor) -> Option<String> {
+fn id_header(processor: &pipeline::Processor) -> Option<(String, HeadersAs)> {
     let pipeline::Processor::Outbox(outbox) = processor;
-    outbox.header_names.event_id.clone()
+    Some((outbox.header_names.event_id.clone()?, outbox.headers_as))
+}
+
+/// An event's id, as it is in a header of this form.
+fn id_text(value: &Bytes, form: HeadersAs) -> Bytes {
+    let text = match form {
+        HeadersAs::Text => None,
+        HeadersAs::Json => std::str::from_utf8(value).ok().and_then(|json| unescaped(json).ok()),
+    };
+    text.map_or_else(|| value.clone(), |text| Bytes::copy_from_slice(text.as_bytes()))
 }
 
 /// What a letter says of its cause.

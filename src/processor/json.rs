@@ -2,12 +2,18 @@
 //!
 //! Nothing here recurses, so the depth of a document costs memory by the byte and no stack.
 
+mod compact;
+mod double;
+mod expand;
 mod scan;
 
 use std::borrow::Cow;
 
 use super::error::TextFault;
 use scan::{Scanner, Written};
+
+pub(super) use compact::compact;
+pub(super) use expand::{expanded, write_number};
 
 /// A text that is not one JSON object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,27 +151,99 @@ fn digits(text: &[u8]) -> (&[u8], &[u8]) {
 /// Writes a text as a JSON string: only what JSON demands is escaped.
 pub(super) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
-    let bytes = text.as_bytes();
-    let mut written = 0;
-    for (at, &byte) in bytes.iter().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        out.extend_from_slice(&bytes[written..at]);
-        written = at + 1;
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            _ => {
-                out.extend_from_slice(b"\\u00");
-                write_hex(out, &[byte]);
-            }
-        }
-    }
-    out.extend_from_slice(&bytes[written..]);
+    write_escaped(out, text, stands_for_itself);
     out.push(b'"');
+}
+
+/// The same as Jackson writes it, and with it Kafka Connect's `JsonConverter`: a character beyond the first 65536 is a
+/// pair of escapes.
+pub(super) fn write_connect_string(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    write_escaped(out, text, stands_for_itself_in_connect);
+    out.push(b'"');
+}
+
+/// Writes a JSON string, in its quotes, as [`write_connect_string`] would write the text that it stands for. Half a
+/// surrogate pair, which no text can have, stays an escape.
+pub(super) fn rewrite_connect_string(out: &mut Vec<u8>, quoted: &str) {
+    out.push(b'"');
+    let mut rest = unquoted(quoted);
+    while let Some((before, escape)) = rest.split_once('\\') {
+        write_escaped(out, before, stands_for_itself_in_connect);
+        let mut characters = escape.chars();
+        match characters.next() {
+            Some('u') => {
+                let digits = escape.get(1..5).unwrap_or_default();
+                let unit = u16::from_str_radix(digits, 16).unwrap_or_default();
+                match char::from_u32(u32::from(unit)) {
+                    Some(character) => {
+                        write_escaped(out, character.encode_utf8(&mut [0; 4]), stands_for_itself_in_connect);
+                    }
+                    None => write_unit(out, unit),
+                }
+                rest = escape.get(5..).unwrap_or_default();
+                continue;
+            }
+            Some('/') => out.push(b'/'),
+            // Of these there is one form only.
+            Some(other) => {
+                out.push(b'\\');
+                out.extend_from_slice(other.encode_utf8(&mut [0; 4]).as_bytes());
+            }
+            None => {}
+        }
+        rest = characters.as_str();
+    }
+    write_escaped(out, rest, stands_for_itself_in_connect);
+    out.push(b'"');
+}
+
+fn stands_for_itself(byte: u8) -> bool {
+    byte >= 0x20 && byte != b'"' && byte != b'\\'
+}
+
+/// Four bytes of UTF-8 begin with one from 0xF0 on.
+fn stands_for_itself_in_connect(byte: u8) -> bool {
+    stands_for_itself(byte) && byte < 0xF0
+}
+
+/// Writes a text, with escapes in place of the characters whose first byte does not stand for itself.
+fn write_escaped(out: &mut Vec<u8>, text: &str, stands_for_itself: impl Fn(u8) -> bool) {
+    let mut rest = text;
+    loop {
+        let end = rest.bytes().position(|byte| !stands_for_itself(byte));
+        let (plain, after) = rest.split_at(end.unwrap_or(rest.len()));
+        out.extend_from_slice(plain.as_bytes());
+        let mut characters = after.chars();
+        let Some(character) = characters.next() else { return };
+        write_escape(out, character);
+        rest = characters.as_str();
+    }
+}
+
+fn write_escape(out: &mut Vec<u8>, character: char) {
+    let short = match character {
+        '"' => b'"',
+        '\\' => b'\\',
+        '\u{8}' => b'b',
+        '\u{c}' => b'f',
+        '\n' => b'n',
+        '\r' => b'r',
+        '\t' => b't',
+        other => {
+            for unit in other.encode_utf16(&mut [0; 2]) {
+                write_unit(out, *unit);
+            }
+            return;
+        }
+    };
+    out.extend_from_slice(&[b'\\', short]);
+}
+
+fn write_unit(out: &mut Vec<u8>, unit: u16) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    out.extend_from_slice(b"\\u");
+    out.extend([12, 8, 4, 0].map(|shift| DIGITS[usize::from(unit >> shift & 0xF)]));
 }
 
 /// Writes bytes as lower-case hexadecimal digits.
@@ -243,24 +321,54 @@ mod tests {
         assert!(!is_value(&deep[..deep.len() - 1]));
     }
 
+    fn written(write: fn(&mut Vec<u8>, &str), text: &str) -> String {
+        let mut out = Vec::new();
+        write(&mut out, text);
+        String::from_utf8(out).unwrap()
+    }
+
     #[test]
     fn strings_are_escaped_as_json_demands() {
-        let mut out = Vec::new();
-        write_string(&mut out, "a\"b\\c\n\r\t\u{1}\u{1f}é\u{7f}/");
-        assert_eq!(
-            String::from_utf8(out).unwrap(),
-            "\"a\\\"b\\\\c\\n\\r\\t\\u0001\\u001fé\u{7f}/\""
-        );
+        let text = "a\"b\\c\n\r\t\u{8}\u{c}\u{1}\u{1f}é€\u{7f}/";
+        let expected = "\"a\\\"b\\\\c\\n\\r\\t\\b\\f\\u0001\\u001Fé€\u{7f}/\"";
+        assert_eq!(written(write_string, text), expected);
+        assert_eq!(written(write_connect_string, text), expected);
+        assert_eq!(written(write_string, "😀"), "\"😀\"");
+        assert_eq!(written(write_connect_string, "a😀é"), r#""a\uD83D\uDE00é""#);
+    }
+
+    #[test]
+    fn strings_are_rewritten_as_connect_writes_them() {
+        for (quoted, expected) in [
+            (r#""""#, r#""""#),
+            (r#""a/\/é\u00e9\u20AC""#, r#""a//éé€""#),
+            (r#""\"\\\b\f\n\r\t""#, r#""\"\\\b\f\n\r\t""#),
+            (r#""\u0022\u005c\u0008\u000C\u000a\u000d\u0009""#, r#""\"\\\b\f\n\r\t""#),
+            (r#""\u0000\u001f\u007f""#, "\"\\u0000\\u001F\u{7f}\""),
+            (r#""😀\ud83d\ude00""#, r#""\uD83D\uDE00\uD83D\uDE00""#),
+            (r#""\udfffx\ud800""#, r#""\uDFFFx\uD800""#),
+            (r#""\\u0041""#, r#""\\u0041""#),
+        ] {
+            assert_eq!(written(rewrite_connect_string, quoted), expected);
+        }
     }
 
     proptest! {
         #[test]
         fn a_written_string_reads_as_the_text(text in any::<String>()) {
-            let mut out = Vec::new();
-            write_string(&mut out, &text);
-            let written = String::from_utf8(out).unwrap();
-            prop_assert_eq!(serde_json::from_str::<String>(&written).unwrap(), text.clone());
-            prop_assert_eq!(unescaped(&written).unwrap(), text);
+            for write in [write_string, write_connect_string] {
+                let written = written(write, &text);
+                prop_assert_eq!(&serde_json::from_str::<String>(&written).unwrap(), &text);
+                prop_assert_eq!(&unescaped(&written).unwrap(), &text);
+            }
+        }
+
+        #[test]
+        fn a_rewritten_string_is_what_its_text_would_be(text in any::<String>()) {
+            let expected = written(write_connect_string, &text);
+            for quoted in [written(write_string, &text), serde_json::to_string(&text).unwrap(), expected.clone()] {
+                prop_assert_eq!(written(rewrite_connect_string, &quoted), expected.clone());
+            }
         }
 
         #[test]

@@ -12,6 +12,7 @@
 //!   JSON when it parses as JSON, else as a JSON string.
 
 mod carried;
+mod connect;
 mod moment;
 mod payload;
 
@@ -23,16 +24,16 @@ use bytes::Bytes;
 use super::envelope::NativeEnvelope;
 use super::error::{Outline, Problem, ProcessError};
 use super::field::{Field, FieldPath, Fields, Names, Slot, Text, named_text};
-use super::json;
 use super::template::{Compiled, Rendering};
 use super::topic::{OwnTopic, TopicCascade, TopicNames};
 use super::{Outcome, Processor, Step};
 use crate::config::pattern::OutboxPattern;
-use crate::config::pipeline::{self, KeyAs, OnMissing, OnNull, TimeUnit, TopicRule};
+use crate::config::pipeline::{self, HeadersAs, KeyAs, OnMissing, OnNull, TimeUnit, TopicRule};
 use crate::config::template::Template;
 use crate::event::{Change, ChangeEvent, LogMessage, Operation, RowChange, Selection};
 use crate::record::{Header, Record};
 use carried::TraceColumn;
+use connect::SchemaEnvelope;
 use payload::PayloadForm;
 
 /// A processor of type `outbox`.
@@ -56,6 +57,7 @@ struct Layout {
     key: Option<Compiled<FieldPath>>,
     sink_key: Option<Compiled<FieldPath>>,
     key_as: KeyAs,
+    key_schema: Option<SchemaEnvelope>,
     keep_empty_key: bool,
     /// What an event must have beside, in words, and its field.
     demanded: Vec<(String, Slot)>,
@@ -83,6 +85,7 @@ struct HeaderNames {
     event_type: Option<Arc<str>>,
     additional: Vec<(Arc<str>, Slot)>,
     on_null: OnNull,
+    form: HeadersAs,
 }
 
 #[derive(Debug)]
@@ -177,6 +180,7 @@ impl Outbox {
             event_type: name(&config.header_names.event_type),
             additional,
             on_null: config.on_null,
+            form: config.headers_as,
         };
         let value = match config.raw_payload {
             true => ValueForm::Payload(PayloadForm::new(config, &mut names)),
@@ -193,6 +197,7 @@ impl Outbox {
             key,
             sink_key,
             key_as: config.key_as,
+            key_schema: config.key_schema.as_deref().map(SchemaEnvelope::new),
             keep_empty_key: config.keep_empty_key,
             demanded,
             strict: config.strict,
@@ -363,6 +368,7 @@ impl Layout {
         text: impl Fn(Slot) -> Result<Option<Text<'a>>, E>,
     ) -> Result<(Vec<Header>, Option<Bytes>), E> {
         let names = &self.headers;
+        let value = |slot, text| connect::header(names.form, fields.field(slot), text);
         let mut headers = Vec::with_capacity(4 + names.additional.len());
         let mut push = |name: &Arc<str>, value: Option<Bytes>| {
             headers.push(Header {
@@ -371,24 +377,25 @@ impl Layout {
             })
         };
         if let Some(name) = &names.event_id {
-            let derived = || Bytes::from(event.position.to_string());
-            push(name, Some(texts.event_id.map_or_else(derived, Text::into_bytes)));
+            let derived = || Some(connect::text_header(names.form, &event.position.to_string()));
+            let id = texts.event_id.map(|id| value(self.columns.event_id, Some(id)));
+            push(name, id.unwrap_or_else(derived));
         }
         if let (Some(name), Some(text)) = (&names.aggregate_type, texts.aggregate_type) {
-            push(name, Some(text.into_bytes()));
+            push(name, value(self.columns.aggregate_type, Some(text)));
         }
-        let aggregate_id = texts.aggregate_id.map(Text::into_bytes);
+        let aggregate_id = texts.aggregate_id;
         if let (Some(name), Some(id)) = (&names.aggregate_id, &aggregate_id) {
-            push(name, Some(id.clone()));
+            push(name, value(self.columns.aggregate_id, Some(id.clone())));
         }
+        let aggregate_id = aggregate_id.map(Text::into_bytes);
         if let (Some(name), Some(text)) = (&names.event_type, texts.event_type) {
-            push(name, Some(text.into_bytes()));
+            push(name, value(self.columns.event_type, Some(text)));
         }
         for (name, slot) in &names.additional {
             match text(*slot)? {
-                Some(text) => push(name, Some(text.into_bytes())),
-                None if names.on_null == OnNull::Keep && fields.field(*slot) == Field::Null => push(name, None),
-                None => {}
+                None if names.on_null != OnNull::Keep || fields.field(*slot) != Field::Null => {}
+                text => push(name, value(*slot, text)),
             }
         }
         Ok((headers, aggregate_id))
@@ -399,11 +406,15 @@ impl Layout {
         if let Some(trace) = &self.columns.trace
             && let Ok(Some(text)) = fields.field(trace.slot).text()
         {
-            trace.push(headers, &text);
+            trace.push(headers, &text, self.headers.form);
         }
         self.columns.headers.map_or(Ok(()), |slot| {
             let keeps_null = self.headers.on_null == OnNull::Keep;
-            carried::push_members(headers, fields.field(slot), self.names.name(slot), keeps_null)
+            let carried = carried::Carried {
+                keeps_null,
+                form: self.headers.form,
+            };
+            carried.push_members(headers, fields.field(slot), self.names.name(slot))
         })
     }
 
@@ -439,7 +450,13 @@ impl Layout {
         let text = self.key_text(fields, aggregate_id)?;
         match self.key_as {
             KeyAs::Text => Ok(text),
-            KeyAs::Json => Ok(Some(self.json_key(fields, text))),
+            KeyAs::Json => {
+                let key = self.json_key(fields, text);
+                Ok(Some(match &self.key_schema {
+                    Some(schema) => schema.around(&key),
+                    None => key,
+                }))
+            }
         }
     }
 
@@ -450,9 +467,7 @@ impl Layout {
         if self.key.is_none() && fields.field(self.columns.aggregate_id).is_plain_json() {
             return text;
         }
-        let mut out = Vec::with_capacity(text.len() + 2);
-        json::write_string(&mut out, &String::from_utf8_lossy(&text));
-        Bytes::from(out)
+        connect::string(&String::from_utf8_lossy(&text))
     }
 
     fn key_text(&self, fields: &Fields<'_>, aggregate_id: Option<Bytes>) -> Result<Option<Bytes>, Problem> {

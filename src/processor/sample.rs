@@ -6,7 +6,9 @@ use bytes::Bytes;
 
 use super::{Chain, ErrorKind, Outcome, ProcessError};
 use crate::config::pattern::OutboxPattern;
-use crate::config::pipeline::{self, Columns, Envelope, HeaderNames, KeyAs, OnMissing, OnNull, PayloadAs, TopicRule};
+use crate::config::pipeline::{
+    self, Columns, Envelope, HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, PayloadAs, TopicRule,
+};
 use crate::config::template::Template;
 use crate::event::{Change, ChangeEvent, LogMessage, Operation, RowChange, Selection};
 use crate::position::{EventPosition, Lsn, Partial, PostgresEventPosition};
@@ -35,7 +37,9 @@ pub(super) fn outbox() -> pipeline::Outbox {
         default_topic: Some("events.default".to_owned()),
         key: None,
         key_as: KeyAs::Text,
+        key_schema: None,
         keep_empty_key: false,
+        headers_as: HeadersAs::Text,
         header_names: HeaderNames::default(),
         additional_headers: Vec::new(),
         envelope_fields: Vec::new(),
@@ -43,6 +47,8 @@ pub(super) fn outbox() -> pipeline::Outbox {
         on_null: OnNull::Skip,
         raw_payload: true,
         payload_as: PayloadAs::Raw,
+        left_out: LeftOut::default(),
+        payload_schema: None,
         tombstone_on_empty: false,
         strict: false,
     }

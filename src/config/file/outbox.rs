@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use serde::Deserialize;
+
 use super::kind::{Kinds, require_kind};
 use super::read_patterns;
 use super::template::{FixedTopic, read_template, read_topic, read_topic_template};
@@ -9,7 +11,8 @@ use crate::config::document::Value;
 use crate::config::error::Problem;
 use crate::config::pattern::OutboxPattern;
 use crate::config::pipeline::{
-    Columns, HeaderNames, KeyAs, OnMissing, OnNull, Outbox, PayloadAs, Processor, TimeUnit, TimestampColumn, TopicRule,
+    Columns, HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, Outbox, PayloadAs, Processor, TimeUnit,
+    TimestampColumn, TopicRule,
 };
 use crate::config::reader::{Field, Mapping, Read, Reader, optional};
 use crate::config::route::{Rewrite, Route};
@@ -77,6 +80,13 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
     let key_as = optional(mapping.take("key_as"), |field| {
         reader.word(field, &[("text", KeyAs::Text), ("json", KeyAs::Json)])
     });
+    let key_schema = optional(mapping.take("key_schema"), |field| {
+        let schema = read_schema(reader, field)?;
+        match key_as {
+            Ok(Some(KeyAs::Json)) | Err(_) => Ok(schema),
+            Ok(_) => Err(reader.refuse(field, "without effect: expected `key_as: json` beside it")),
+        }
+    });
     let keep_empty_key = optional(mapping.take("keep_empty_key"), |field| {
         let keep = reader.boolean(field)?;
         match matches!(key, Ok(None)) {
@@ -86,6 +96,9 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
                 "without effect beside `key`, which is none where a field of it is empty",
             )),
         }
+    });
+    let headers_as = optional(mapping.take("headers_as"), |field| {
+        reader.word(field, &[("text", HeadersAs::Text), ("json", HeadersAs::Json)])
     });
     let header_names = optional(mapping.take("header_names"), |field| read_header_names(reader, field));
     let headers = optional(mapping.take("additional_headers"), |field| {
@@ -108,10 +121,20 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
             ("raw", PayloadAs::Raw),
             ("text", PayloadAs::Text),
             ("json_string", PayloadAs::JsonString),
+            ("compact", PayloadAs::Compact),
+            ("expanded", PayloadAs::Expanded),
         ];
         reader
             .word(field, &forms)
             .and_then(|form| of_raw(reader, field, raw, form))
+    });
+    let left_out = read_left_out(reader, &mut mapping, payload_as);
+    let payload_schema = optional(mapping.take("payload_schema"), |field| {
+        let schema = read_schema(reader, field)?;
+        match payload_as {
+            Ok(Some(PayloadAs::JsonString)) | Err(_) => Ok(schema),
+            Ok(_) => Err(reader.refuse(field, "without effect: expected `payload_as: json_string` beside it")),
+        }
     });
     let tombstone_on_empty = optional(mapping.take("tombstone_on_empty"), |field| {
         reader.boolean(field).and_then(|flag| of_raw(reader, field, raw, flag))
@@ -126,7 +149,9 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
         default_topic: default_topic?,
         key: key?,
         key_as: key_as?.unwrap_or_default(),
+        key_schema: key_schema?,
         keep_empty_key: keep_empty_key?.unwrap_or(false),
+        headers_as: headers_as?.unwrap_or_default(),
         header_names: header_names?.unwrap_or_default(),
         additional_headers: headers?.unwrap_or_default(),
         envelope_fields: envelope_fields?.unwrap_or_default(),
@@ -134,6 +159,8 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
         on_null: on_null?.unwrap_or_default(),
         raw_payload: raw_payload?.unwrap_or(false),
         payload_as: payload_as?.unwrap_or_default(),
+        left_out: left_out?,
+        payload_schema: payload_schema?,
         tombstone_on_empty: tombstone_on_empty?.unwrap_or(false),
         strict: strict?.unwrap_or(false),
     })
@@ -149,6 +176,46 @@ fn of_raw<T>(reader: &mut Reader<'_>, field: &Field<'_>, raw: bool, value: T) ->
         )),
     }
 }
+
+/// Only where a payload is written anew can anything be left out of it.
+fn read_left_out(
+    reader: &mut Reader<'_>,
+    mapping: &mut Mapping<'_>,
+    payload_as: Read<Option<PayloadAs>>,
+) -> Read<LeftOut> {
+    let mut left_out = LeftOut::default();
+    let own = [
+        ("drop_null_members", &mut left_out.null_members),
+        ("drop_empty_arrays", &mut left_out.empty_arrays),
+    ];
+    read_into(mapping, own, |field| {
+        let flag = reader.boolean(field)?;
+        match payload_as {
+            Ok(Some(PayloadAs::Compact | PayloadAs::Expanded)) | Err(_) => Ok(flag),
+            Ok(_) => Err(reader.refuse(
+                field,
+                "without effect: expected `payload_as: compact` or `payload_as: expanded` beside it",
+            )),
+        }
+    })?;
+    Ok(left_out)
+}
+
+/// A schema as `JsonConverter` writes it; what it must have beside its type is for its readers to say.
+fn read_schema(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<String> {
+    #[derive(Deserialize)]
+    struct Schema {
+        #[serde(rename = "type")]
+        _kind: String,
+    }
+    let text = reader.text(field)?;
+    match serde_json::from_str::<Schema>(&text.value) {
+        Ok(_) => Ok(text.value),
+        Err(_) => Err(reader.unexpected(field, SCHEMA, text.found())),
+    }
+}
+
+const SCHEMA: &str = "a Connect schema as JSON, such as '{\"type\": \"string\", \"optional\": true}'";
 
 fn read_topic_rule<'n>(
     reader: &mut Reader<'_>,

@@ -19,8 +19,11 @@ pub struct Outbox {
     /// The record's key; none: the aggregate id.
     pub key: Option<Template>,
     pub key_as: KeyAs,
+    /// A Connect schema, as JSON, that stands around the key. Only with [`KeyAs::Json`].
+    pub key_schema: Option<String>,
     /// Whether an empty aggregate id is a key, and not none.
     pub keep_empty_key: bool,
+    pub headers_as: HeadersAs,
     pub header_names: HeaderNames,
     /// Header name and the field that fills it, in the file's order.
     pub additional_headers: Vec<(String, String)>,
@@ -32,6 +35,10 @@ pub struct Outbox {
     /// Whether the value is the payload, without an envelope.
     pub raw_payload: bool,
     pub payload_as: PayloadAs,
+    /// Only with [`PayloadAs::Compact`] and [`PayloadAs::Expanded`].
+    pub left_out: LeftOut,
+    /// A Connect schema, as JSON, that stands around the value. Only with [`PayloadAs::JsonString`].
+    pub payload_schema: Option<String>,
     /// Whether a payload that is empty or blank is a tombstone. Only where the value is the payload.
     pub tombstone_on_empty: bool,
     /// Whether a missing field makes an event invalid.
@@ -169,6 +176,16 @@ pub enum KeyAs {
     Json,
 }
 
+/// How the headers' values are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HeadersAs {
+    /// Their text.
+    #[default]
+    Text,
+    /// A number or boolean as it is, other text as a JSON string, a null as `null`.
+    Json,
+}
+
 /// How a raw payload is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PayloadAs {
@@ -179,4 +196,17 @@ pub enum PayloadAs {
     Text,
     /// As a JSON string of its text, unless it is one in a message; of a null, `null`.
     JsonString,
+    /// JSON without blanks between its tokens; anything else as it is.
+    Compact,
+    /// An object as Connect's data writes it; anything else as [`Self::JsonString`].
+    Expanded,
+}
+
+/// Which members of a payload's objects are left out, at every depth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LeftOut {
+    /// Those that are null.
+    pub null_members: bool,
+    /// Those that are empty arrays.
+    pub empty_arrays: bool,
 }

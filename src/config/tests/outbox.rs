@@ -1,7 +1,9 @@
 //! What an outbox processor takes over from Debezium's event router.
 
 use super::*;
-use crate::config::pipeline::{HeaderNames, KeyAs, OnMissing, OnNull, PayloadAs, TimeUnit, TimestampColumn, TopicRule};
+use crate::config::pipeline::{
+    HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, PayloadAs, TimeUnit, TimestampColumn, TopicRule,
+};
 
 /// A file whose only processor has these keys.
 fn outbox_with(keys: &str) -> String {
@@ -97,8 +99,72 @@ fn names_and_forms_are_read() {
 }
 
 #[test]
+fn what_debezium_s_converters_write_is_read() {
+    let schema = r#"{"type": "string", "optional": true}"#;
+    let keys = format!(
+        "key_as: json\nkey_schema: '{schema}'\nheaders_as: json\nraw_payload: true\npayload_as: json_string\npayload_schema: \
+         '{schema}'"
+    );
+    let with_schemas = loaded(&outbox_with(&keys));
+    let with_schemas = outbox(&with_schemas);
+    assert_eq!(with_schemas.key_schema.as_deref(), Some(schema));
+    assert_eq!(with_schemas.payload_schema.as_deref(), Some(schema));
+    assert_eq!(with_schemas.headers_as, HeadersAs::Json);
+    for (word, form) in [("compact", PayloadAs::Compact), ("expanded", PayloadAs::Expanded)] {
+        let keys = format!("raw_payload: true\npayload_as: {word}\ndrop_null_members: true");
+        let loaded = loaded(&outbox_with(&keys));
+        let left_out = LeftOut {
+            null_members: true,
+            empty_arrays: false,
+        };
+        assert_eq!((outbox(&loaded).payload_as, outbox(&loaded).left_out), (form, left_out));
+    }
+    let defaults = loaded(&outbox_with("tables: [a]"));
+    let defaults = outbox(&defaults);
+    assert_eq!(
+        (defaults.headers_as, defaults.left_out),
+        (HeadersAs::Text, LeftOut::default())
+    );
+    assert_eq!((&defaults.key_schema, &defaults.payload_schema), (&None, &None));
+}
+
+#[test]
 fn what_would_have_no_effect_is_refused() {
     for (keys, expected) in [
+        (
+            "key_schema: '{\"type\": \"string\"}'",
+            "key_schema: without effect: expected `key_as: json` beside it",
+        ),
+        (
+            "key_as: json\nkey_schema: '[1]'",
+            "key_schema: expected a Connect schema as JSON",
+        ),
+        (
+            "key_as: json\nkey_schema: '{\"optional\": true}'",
+            "key_schema: expected a Connect schema as JSON",
+        ),
+        ("key_as: json\nkey_schema: {type: string}", "key_schema: expected text"),
+        (
+            "raw_payload: true\npayload_as: expanded\npayload_schema: '{\"type\": \"string\"}'",
+            "payload_schema: without effect: expected `payload_as: json_string` beside it",
+        ),
+        (
+            "payload_schema: '{\"type\": \"string\"}'",
+            "payload_schema: without effect: expected `payload_as: json_string` beside it",
+        ),
+        (
+            "raw_payload: true\ndrop_null_members: true",
+            "drop_null_members: without effect: expected `payload_as: compact` or `payload_as: expanded` beside it",
+        ),
+        (
+            "raw_payload: true\npayload_as: json_string\ndrop_empty_arrays: false",
+            "drop_empty_arrays: without effect: expected `payload_as: compact` or `payload_as: expanded` beside it",
+        ),
+        (
+            "payload_as: compact\ndrop_null_members: true",
+            "payload_as: without effect in an envelope",
+        ),
+        ("headers_as: avro", "headers_as: expected `text` or `json`"),
         ("payload_as: text", "payload_as: without effect in an envelope"),
         (
             "raw_payload: false\ntombstone_on_empty: true",

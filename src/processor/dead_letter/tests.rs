@@ -17,9 +17,17 @@ fn letters(oversized: OversizedDeadLetter) -> DeadLetters {
         oversized,
         pipeline: Bytes::from_static(b"orders"),
         source: Bytes::from_static(b"pg1"),
-        id_headers: vec!["df-event-id".to_owned()],
+        id_headers: vec![("df-event-id".to_owned(), HeadersAs::Text)],
         envelope: NativeEnvelope::new("pg1"),
     }
+}
+
+#[test]
+fn an_id_is_read_out_of_its_header() {
+    let id = |form, value: &'static str| id_text(&Bytes::from_static(value.as_bytes()), form);
+    assert_eq!(id(HeadersAs::Text, r#""7f""#), r#""7f""#);
+    assert_eq!(id(HeadersAs::Json, r#""7\u0066""#), "7f");
+    assert_eq!(id(HeadersAs::Json, "42"), "42");
 }
 
 fn now() -> SystemTime {

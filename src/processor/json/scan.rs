@@ -41,6 +41,20 @@ impl<'a> Scanner<'a> {
         Some(byte)
     }
 
+    /// The byte that comes next.
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.rest().first().copied()
+    }
+
+    pub(super) fn is_before_null(&self) -> bool {
+        self.rest().starts_with(b"null")
+    }
+
+    pub(super) fn is_before_empty_array(&self) -> bool {
+        let inside = self.rest().strip_prefix(b"[");
+        inside.is_some_and(|inside| inside.trim_ascii_start().starts_with(b"]"))
+    }
+
     /// Whether this byte came next, which is passed over then.
     pub(super) fn takes(&mut self, byte: u8) -> bool {
         let takes = self.rest().first() == Some(&byte);

@@ -3,52 +3,57 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
+use super::connect;
+use crate::config::pipeline::HeadersAs;
 use crate::processor::error::Problem;
 use crate::processor::field::{Field, Slot, Text};
 use crate::processor::json;
 use crate::record::Header;
 
-/// The members of a JSON object or of an hstore, as headers behind those that are there. A name that is there already stays as
-/// it is; objects and lists have no text and are left out, as are nulls unless `keeps_null`. `name`: the field's.
-pub(super) fn push_members(
-    headers: &mut Vec<Header>,
-    field: Field<'_>,
-    name: &str,
-    keeps_null: bool,
-) -> Result<(), Problem> {
-    let no_headers = || Problem::NoHeaders { field: name.to_owned() };
-    let Some((text, event)) = field.written().map_err(|_| no_headers())? else {
-        return Ok(());
-    };
-    let before = headers.len();
-    let push = |headers: &mut Vec<Header>, name: &str, value: Option<Bytes>| {
+/// How a mapping's members become headers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Carried {
+    pub(super) keeps_null: bool,
+    pub(super) form: HeadersAs,
+}
+
+impl Carried {
+    /// The members of a JSON object or of an hstore, as headers behind those that are there. A name that is there already stays as
+    /// it is; objects and lists have no text and are left out, as are nulls unless they are kept. `name`: the field's.
+    pub(super) fn push_members(self, headers: &mut Vec<Header>, field: Field<'_>, name: &str) -> Result<(), Problem> {
+        let no_headers = || Problem::NoHeaders { field: name.to_owned() };
+        let Some((text, event)) = field.written().map_err(|_| no_headers())? else {
+            return Ok(());
+        };
+        let before = headers.len();
+        let is_object = json::for_each_member(text, |member, value| {
+            let value = Field::of_json(value, event);
+            match (member.text(), value, value.text()) {
+                (Some(member), Field::Null, _) => self.push(headers, &member, value, None),
+                (Some(member), _, Ok(Some(text))) => self.push(headers, &member, value, Some(text)),
+                // No text that could stand in a header.
+                _ => {}
+            }
+        });
+        if is_object.is_ok() {
+            return Ok(());
+        }
+        headers.truncate(before);
+        for (member, value) in hstore(text).ok_or_else(no_headers)? {
+            self.push(headers, &member, Field::Null, value.map(Text::Made));
+        }
+        Ok(())
+    }
+
+    fn push(self, headers: &mut Vec<Header>, name: &str, field: Field<'_>, text: Option<Text<'_>>) {
         let is_there = headers.iter().any(|header| &*header.name == name);
-        if !is_there && !name.is_empty() && (value.is_some() || keeps_null) {
+        if !is_there && !name.is_empty() && (text.is_some() || self.keeps_null) {
             headers.push(Header {
                 name: Arc::from(name),
-                value,
+                value: connect::header(self.form, field, text),
             });
         }
-    };
-    let is_object = json::for_each_member(text, |member, value| {
-        let value = Field::of_json(value, event);
-        match (member.text(), value, value.text()) {
-            (Some(member), Field::Null, _) => push(headers, &member, None),
-            (Some(member), _, Ok(Some(text))) => push(headers, &member, Some(text.into_bytes())),
-            // No text that could stand in a header.
-            _ => {}
-        }
-    });
-    if is_object.is_ok() {
-        return Ok(());
     }
-    headers.truncate(before);
-    for (member, value) in hstore(text).ok_or_else(no_headers)? {
-        push(headers, &member, value.map(Bytes::from));
-    }
-    Ok(())
 }
 
 /// The pairs of an hstore as the server prints it: `"a"=>"1", "b"=>NULL`.
@@ -104,12 +109,12 @@ impl TraceColumn {
 
     /// A traceparent as it is, or those of Java properties, which is what Debezium's `tracingspancontext` has. Any other text
     /// is left out: a trace is not worth an event.
-    pub(super) fn push(&self, headers: &mut Vec<Header>, text: &Text<'_>) {
+    pub(super) fn push(&self, headers: &mut Vec<Header>, text: &Text<'_>, form: HeadersAs) {
         let text = text.as_str().trim();
         let mut push = |name: &Arc<str>, value: &str| {
             headers.push(Header {
                 name: Arc::clone(name),
-                value: Some(Bytes::copy_from_slice(value.as_bytes())),
+                value: Some(connect::text_header(form, value)),
             });
         };
         if is_traceparent(text) {
@@ -178,6 +183,7 @@ fn unescaped(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use proptest::prelude::*;
 
     use super::*;
@@ -195,12 +201,17 @@ mod tests {
     }
 
     fn members(text: &str, keeps_null: bool) -> Result<Pushed, Problem> {
+        members_as(HeadersAs::Text, text, keeps_null)
+    }
+
+    fn members_as(form: HeadersAs, text: &str, keeps_null: bool) -> Result<Pushed, Problem> {
         let value = Value::Text(Bytes::copy_from_slice(text.as_bytes()));
+        let carried = Carried { keeps_null, form };
         let mut headers = vec![Header {
             name: Arc::from("id"),
             value: None,
         }];
-        push_members(&mut headers, Field::of_cell(&value, ColumnKind::Text), "h", keeps_null)?;
+        carried.push_members(&mut headers, Field::of_cell(&value, ColumnKind::Text), "h")?;
         Ok(shown(headers.split_off(1)))
     }
 
@@ -234,6 +245,20 @@ mod tests {
     }
 
     #[test]
+    fn members_can_be_json() {
+        let as_json = |text| members_as(HeadersAs::Json, text, true);
+        let object = r#"{"a": "x\u000a", "b": 1.50, "c": true, "n": null, "o": {}}"#;
+        let expected = [("a", r#""x\n""#), ("b", "1.50"), ("c", "true"), ("n", "null")];
+        assert_eq!(
+            as_json(object),
+            Ok(pairs(&expected.map(|(name, value)| (name, Some(value)))))
+        );
+        let expected = pairs(&[("a", Some(r#""1""#)), ("n", Some("null"))]);
+        assert_eq!(as_json(r#""a"=>"1", "n"=>NULL"#), Ok(expected));
+        assert_eq!(members_as(HeadersAs::Json, r#""n"=>NULL"#, false), Ok(Vec::new()));
+    }
+
+    #[test]
     fn what_holds_no_headers_is_refused() {
         for text in [
             "[1]",
@@ -252,15 +277,19 @@ mod tests {
             );
         }
         let mut headers = Vec::new();
+        let carried = Carried {
+            keeps_null: true,
+            form: HeadersAs::Text,
+        };
         for field in [Field::Null, Field::Missing] {
-            assert_eq!(push_members(&mut headers, field, "h", true), Ok(()));
+            assert_eq!(carried.push_members(&mut headers, field, "h"), Ok(()));
         }
         assert_eq!(headers, []);
     }
 
     fn trace(text: &str) -> Pushed {
         let mut headers = Vec::new();
-        TraceColumn::new(Names::default().slot("t")).push(&mut headers, &Text::Plain(text));
+        TraceColumn::new(Names::default().slot("t")).push(&mut headers, &Text::Plain(text), HeadersAs::Text);
         shown(headers)
     }
 

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 
-use crate::config::pipeline::{self, PayloadAs};
+use super::connect::{self, SchemaEnvelope};
+use crate::config::pipeline::{self, LeftOut, PayloadAs};
 use crate::processor::envelope::{write_member, write_payload};
 use crate::processor::error::{Problem, TextFault};
 use crate::processor::field::{Field, Fields, Names, Slot, Text, named_text};
@@ -11,8 +12,10 @@ use crate::processor::json;
 #[derive(Debug)]
 pub(super) struct PayloadForm {
     form: PayloadAs,
+    left_out: LeftOut,
     tombstone_on_empty: bool,
     members: Vec<Member>,
+    schema: Option<SchemaEnvelope>,
 }
 
 /// What stands beside the payload in an object.
@@ -28,7 +31,7 @@ impl PayloadForm {
     pub(super) fn new(config: &pipeline::Outbox, names: &mut Names) -> Self {
         let members = config.envelope_fields.iter().map(|(member, field)| {
             let mut name = Vec::new();
-            json::write_string(&mut name, member);
+            json::write_connect_string(&mut name, member);
             name.push(b':');
             Member {
                 name,
@@ -38,33 +41,64 @@ impl PayloadForm {
         });
         Self {
             form: config.payload_as,
+            left_out: config.left_out,
             tombstone_on_empty: config.tombstone_on_empty,
             members: members.collect(),
+            schema: config.payload_schema.as_deref().map(SchemaEnvelope::new),
         }
     }
 
     /// The record's value; none is a tombstone. `name`: the payload's field.
     pub(super) fn value(&self, payload: Field<'_>, name: &str, fields: &Fields<'_>) -> Result<Option<Bytes>, Problem> {
-        if self.tombstone_on_empty
-            && self
-                .text(payload, name)?
-                .is_none_or(|text| text.trim_ascii().is_empty())
-        {
+        if self.tombstone_on_empty && self.is_empty(payload, name)? {
             return Ok(None);
         }
-        if self.members.is_empty() {
-            return self.plain(payload, name);
+        let value = match self.members.is_empty() {
+            true => self.plain(payload, name)?,
+            false => Some(self.object(payload, name, fields)?),
+        };
+        Ok(match (&self.schema, value) {
+            (Some(schema), Some(value)) => Some(schema.around(&value)),
+            (_, value) => value,
+        })
+    }
+
+    /// Whether there is nothing, or nothing but blanks, in it.
+    fn is_empty(&self, payload: Field<'_>, name: &str) -> Result<bool, Problem> {
+        let bytes = match self.form {
+            PayloadAs::JsonString | PayloadAs::Expanded if is_string_member(payload) => {
+                payload.text().ok().flatten().map(Text::into_bytes).or(payload.bytes())
+            }
+            _ => self.text(payload, name)?,
+        };
+        Ok(bytes.is_none_or(|bytes| bytes.trim_ascii().is_empty()))
+    }
+
+    /// The payload by itself.
+    fn plain(&self, payload: Field<'_>, name: &str) -> Result<Option<Bytes>, Problem> {
+        match self.form {
+            PayloadAs::Raw | PayloadAs::Text => self.text(payload, name),
+            PayloadAs::Compact => Ok(self.compact(payload).map(Bytes::from).or(payload.bytes())),
+            PayloadAs::JsonString => self.json_string(payload, name).map(Some),
+            PayloadAs::Expanded => self.expanded(payload, name).map(Some),
         }
+    }
+
+    /// The payload beside other members.
+    fn object(&self, payload: Field<'_>, name: &str, fields: &Fields<'_>) -> Result<Bytes, Problem> {
         let mut out = br#"{"payload":"#.to_vec();
         match self.form {
             PayloadAs::Raw => write_payload(&mut out, payload)?,
-            PayloadAs::Text | PayloadAs::JsonString => match self.text(payload, name)? {
+            PayloadAs::Text => match self.text(payload, name)? {
                 None => out.extend_from_slice(b"null"),
-                Some(text) if self.form == PayloadAs::JsonString && is_string_member(payload) => {
-                    out.extend_from_slice(&text);
-                }
                 Some(text) => out.extend_from_slice(&quoted(&text, name)?),
             },
+            PayloadAs::Compact => match self.compact(payload) {
+                Some(json) => out.extend_from_slice(&json),
+                None => write_payload(&mut out, payload)?,
+            },
+            PayloadAs::JsonString => out.extend_from_slice(&self.json_string(payload, name)?),
+            PayloadAs::Expanded => out.extend_from_slice(&self.expanded(payload, name)?),
         }
         for member in &self.members {
             let field = fields.field(member.slot);
@@ -75,17 +109,7 @@ impl PayloadForm {
             }
         }
         out.push(b'}');
-        Ok(Some(Bytes::from(out)))
-    }
-
-    /// The payload by itself.
-    fn plain(&self, payload: Field<'_>, name: &str) -> Result<Option<Bytes>, Problem> {
-        let text = self.text(payload, name)?;
-        match (self.form, text) {
-            (PayloadAs::JsonString, None) => Ok(Some(Bytes::from_static(b"null"))),
-            (PayloadAs::JsonString, Some(text)) if !is_string_member(payload) => quoted(&text, name).map(Some),
-            (PayloadAs::Raw | PayloadAs::Text | PayloadAs::JsonString, text) => Ok(text),
-        }
+        Ok(Bytes::from(out))
     }
 
     /// The payload's bytes, as text without the quotes and escapes of a JSON string. None: null.
@@ -94,6 +118,48 @@ impl PayloadForm {
             PayloadAs::Text if payload.is_json_string() => Ok(named_text(payload, name)?.map(Text::into_bytes)),
             _ => Ok(payload.bytes()),
         }
+    }
+
+    /// None: no JSON.
+    fn compact(&self, payload: Field<'_>) -> Option<Vec<u8>> {
+        let (text, _) = payload.written().ok()??;
+        json::compact(text, self.left_out)
+    }
+
+    fn json_string(&self, payload: Field<'_>, name: &str) -> Result<Bytes, Problem> {
+        match payload.bytes() {
+            None => Ok(Bytes::from_static(b"null")),
+            Some(bytes) if is_string_member(payload) => Ok(bytes),
+            Some(bytes) => quoted(&bytes, name),
+        }
+    }
+
+    fn expanded(&self, payload: Field<'_>, name: &str) -> Result<Bytes, Problem> {
+        let not_text = |fault| Problem::NotText {
+            field: name.to_owned(),
+            fault,
+        };
+        let Some((written, _)) = payload.written().map_err(not_text)? else {
+            return Ok(Bytes::from_static(b"null"));
+        };
+        let expanded = |text: &str| json::expanded(text, self.left_out).map(Bytes::from);
+        let Field::Json { .. } = payload else {
+            return Ok(expanded(written).unwrap_or_else(|| connect::string(written)));
+        };
+        // A message's member has a type of its own.
+        let mut out = Vec::new();
+        match written.as_bytes().first() {
+            Some(b'"') => {
+                if let Some(json) = json::unescaped(written).ok().and_then(|text| expanded(&text)) {
+                    return Ok(json);
+                }
+                json::rewrite_connect_string(&mut out, written);
+            }
+            Some(b'{' | b'[') => return Ok(expanded(written).unwrap_or_else(|| connect::string(written))),
+            Some(b't' | b'f') => out.extend_from_slice(written.as_bytes()),
+            _ => json::write_number(&mut out, written),
+        }
+        Ok(Bytes::from(out))
     }
 }
 
@@ -107,9 +173,7 @@ fn quoted(bytes: &[u8], name: &str) -> Result<Bytes, Problem> {
         field: name.to_owned(),
         fault: TextFault::NotUtf8,
     })?;
-    let mut out = Vec::with_capacity(bytes.len() + 16);
-    json::write_string(&mut out, text);
-    Ok(Bytes::from(out))
+    Ok(connect::string(text))
 }
 
 #[cfg(test)]
@@ -117,21 +181,36 @@ mod tests {
     use super::*;
     use crate::row::{ColumnKind, Value};
 
-    const FORMS: [PayloadAs; 3] = [PayloadAs::Raw, PayloadAs::Text, PayloadAs::JsonString];
+    const FORMS: [PayloadAs; 5] = [
+        PayloadAs::Raw,
+        PayloadAs::Text,
+        PayloadAs::JsonString,
+        PayloadAs::Compact,
+        PayloadAs::Expanded,
+    ];
 
-    fn written(form: PayloadAs, tombstone_on_empty: bool, payload: Field<'_>) -> Result<Option<String>, Problem> {
-        let form = PayloadForm {
+    fn form(form: PayloadAs, tombstone_on_empty: bool) -> PayloadForm {
+        PayloadForm {
             form,
+            left_out: LeftOut::default(),
             tombstone_on_empty,
             members: Vec::new(),
-        };
+            schema: None,
+        }
+    }
+
+    fn value(form: &PayloadForm, payload: Field<'_>) -> Result<Option<String>, Problem> {
         let value = form.value(payload, "payload", &Fields::None)?;
         Ok(value.map(|value| String::from_utf8(value.to_vec()).unwrap()))
     }
 
+    fn written(as_form: PayloadAs, tombstone_on_empty: bool, payload: Field<'_>) -> Result<Option<String>, Problem> {
+        value(&form(as_form, tombstone_on_empty), payload)
+    }
+
     /// As a message's member, in each form.
     #[track_caller]
-    fn member(text: &'static str, expected: [&str; 3]) {
+    fn member(text: &'static str, expected: [&str; 5]) {
         let event = Bytes::from_static(text.as_bytes());
         let field = Field::of_json(std::str::from_utf8(&event).unwrap(), &event);
         for (form, expected) in FORMS.into_iter().zip(expected) {
@@ -141,7 +220,7 @@ mod tests {
 
     /// As a cell, in each form.
     #[track_caller]
-    fn cell(text: &'static str, kind: ColumnKind, expected: [&str; 3]) {
+    fn cell(text: &'static str, kind: ColumnKind, expected: [&str; 5]) {
         let value = Value::Text(Bytes::from_static(text.as_bytes()));
         for (form, expected) in FORMS.into_iter().zip(expected) {
             let written = written(form, false, Field::of_cell(&value, kind));
@@ -151,44 +230,113 @@ mod tests {
 
     #[test]
     fn members_in_each_form() {
+        let string = r#""{\"b\":1, \"a\":\u006eull}""#;
         member(
-            r#""{\"b\":1, \"a\":\u006eull}""#,
+            string,
+            [string, r#"{"b":1, "a":null}"#, string, string, r#"{"b":1,"a":null}"#],
+        );
+        let object = r#"{"a": "x"}"#;
+        member(
+            object,
+            [object, object, r#""{\"a\": \"x\"}""#, r#"{"a":"x"}"#, r#"{"a":"x"}"#],
+        );
+        member("1.50", ["1.50", "1.50", r#""1.50""#, "1.50", "1.5"]);
+        member("true", ["true", "true", r#""true""#, "true", "true"]);
+        member(
+            "[1, 2.0]",
+            ["[1, 2.0]", "[1, 2.0]", r#""[1, 2.0]""#, "[1,2.0]", "[1,2.0]"],
+        );
+        // What cannot be expanded is a string of its text.
+        let mixed = r#"{"m": [1, "a"]}"#;
+        member(
+            mixed,
             [
-                r#""{\"b\":1, \"a\":\u006eull}""#,
-                r#"{"b":1, "a":null}"#,
-                r#""{\"b\":1, \"a\":\u006eull}""#,
+                mixed,
+                mixed,
+                r#""{\"m\": [1, \"a\"]}""#,
+                r#"{"m":[1,"a"]}"#,
+                r#""{\"m\": [1, \"a\"]}""#,
             ],
         );
-        member(
-            r#"{"a": "x"}"#,
-            [r#"{"a": "x"}"#, r#"{"a": "x"}"#, r#""{\"a\": \"x\"}""#],
-        );
-        member("1.50", ["1.50", "1.50", r#""1.50""#]);
+        let text = r#""\u0061\/ \"""#;
+        member(text, [text, "a/ \"", text, text, r#""a/ \"""#]);
     }
 
     #[test]
     fn cells_in_each_form() {
-        cell(
-            r#"{"a": "é"}"#,
-            ColumnKind::Json,
-            [r#"{"a": "é"}"#, r#"{"a": "é"}"#, r#""{\"a\": \"é\"}""#],
-        );
+        let object = r#"{"a": "é😀"}"#;
+        let compact = r#"{"a":"é😀"}"#;
+        let expanded = r#"{"a":"é\uD83D\uDE00"}"#;
+        let string = r#""{\"a\": \"é\uD83D\uDE00\"}""#;
+        for kind in [ColumnKind::Json, ColumnKind::Text] {
+            cell(object, kind, [object, object, string, compact, expanded]);
+        }
         cell(
             r#" "a\nb""#,
             ColumnKind::Json,
-            [r#" "a\nb""#, "a\nb", r#"" \"a\\nb\"""#],
+            [r#" "a\nb""#, "a\nb", r#"" \"a\\nb\"""#, r#""a\nb""#, r#"" \"a\\nb\"""#],
         );
         // Text that merely looks like a JSON string.
-        cell(r#""a""#, ColumnKind::Text, [r#""a""#, r#""a""#, r#""\"a\"""#]);
+        let string = r#""\"a\"""#;
+        cell(
+            r#""a""#,
+            ColumnKind::Text,
+            [r#""a""#, r#""a""#, string, r#""a""#, string],
+        );
+        cell(
+            " {oops",
+            ColumnKind::Text,
+            [" {oops", " {oops", r#"" {oops""#, " {oops", r#"" {oops""#],
+        );
+        cell("", ColumnKind::Text, ["", "", r#""""#, "", r#""""#]);
+    }
+
+    #[test]
+    fn members_that_are_left_out() {
+        let text = Value::Text(Bytes::from_static(br#"{"a": null, "e": [ ], "n": 1.50}"#));
+        let field = Field::of_cell(&text, ColumnKind::Json);
+        for (as_form, expected) in [
+            (PayloadAs::Compact, r#"{"n":1.50}"#),
+            (PayloadAs::Expanded, r#"{"n":1.5}"#),
+        ] {
+            let form = PayloadForm {
+                left_out: LeftOut {
+                    null_members: true,
+                    empty_arrays: true,
+                },
+                ..form(as_form, false)
+            };
+            assert_eq!(value(&form, field), Ok(Some(expected.to_owned())));
+        }
+    }
+
+    #[test]
+    fn a_schema_stands_around_the_value() {
+        let with_schema = |tombstone_on_empty| PayloadForm {
+            schema: Some(SchemaEnvelope::new(r#"{ "type": "string", "optional": true }"#)),
+            ..form(PayloadAs::JsonString, tombstone_on_empty)
+        };
+        let around = |payload: &str| {
+            let value = format!(r#"{{"schema":{{"type":"string","optional":true}},"payload":{payload}}}"#);
+            Ok(Some(value))
+        };
+        let text = Value::Text(Bytes::from_static(br#"{"b": 1}"#));
+        let cell = Field::of_cell(&text, ColumnKind::Json);
+        assert_eq!(value(&with_schema(true), cell), around(r#""{\"b\": 1}""#));
+        assert_eq!(value(&with_schema(false), Field::Null), around("null"));
+        assert_eq!(value(&with_schema(true), Field::Null), Ok(None));
     }
 
     #[test]
     fn a_null_is_a_tombstone_or_the_word() {
         assert_eq!(written(PayloadAs::Raw, false, Field::Null), Ok(None));
         assert_eq!(written(PayloadAs::Text, false, Field::Null), Ok(None));
+        assert_eq!(written(PayloadAs::Compact, false, Field::Null), Ok(None));
         let word = Ok(Some("null".to_owned()));
-        assert_eq!(written(PayloadAs::JsonString, false, Field::Null), word);
-        assert_eq!(written(PayloadAs::JsonString, true, Field::Null), Ok(None));
+        for form in [PayloadAs::JsonString, PayloadAs::Expanded] {
+            assert_eq!(written(form, false, Field::Null), word);
+            assert_eq!(written(form, true, Field::Null), Ok(None));
+        }
     }
 
     #[test]
@@ -208,11 +356,13 @@ mod tests {
         );
         let member = Bytes::from_static(b"\"\"");
         let member = Field::of_json(std::str::from_utf8(&member).unwrap(), &member);
-        assert_eq!(
-            written(PayloadAs::Text, true, member),
-            Ok(None),
-            "the text in the quotes"
-        );
+        for form in [PayloadAs::Text, PayloadAs::JsonString, PayloadAs::Expanded] {
+            assert_eq!(
+                written(form, true, member),
+                Ok(None),
+                "{form:?}: the text in the quotes"
+            );
+        }
         assert_eq!(written(PayloadAs::Raw, true, member), Ok(Some("\"\"".to_owned())));
     }
 
@@ -220,10 +370,16 @@ mod tests {
     fn bytes_that_are_no_text_are_refused_where_text_is_due() {
         let value = Value::Bytes(Bytes::from_static(b"\xff"));
         let field = Field::of_cell(&value, ColumnKind::Binary);
-        assert!(written(PayloadAs::JsonString, false, field).is_err());
+        for form in [PayloadAs::JsonString, PayloadAs::Expanded] {
+            assert!(written(form, false, field).is_err());
+        }
+        let bytes = form(PayloadAs::Compact, false).value(field, "payload", &Fields::None);
+        assert_eq!(bytes, Ok(Some(Bytes::from_static(b"\xff"))));
         let lone = Bytes::from_static(br#""\ud800""#);
         let lone = Field::of_json(std::str::from_utf8(&lone).unwrap(), &lone);
         assert!(written(PayloadAs::Text, false, lone).is_err());
-        assert_eq!(written(PayloadAs::Raw, false, lone), Ok(Some(r#""\ud800""#.to_owned())));
+        for (form, expected) in [(PayloadAs::Raw, r#""\ud800""#), (PayloadAs::Expanded, r#""\uD800""#)] {
+            assert_eq!(written(form, false, lone), Ok(Some(expected.to_owned())));
+        }
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::pipeline::Outbox as Config;
+use crate::config::pipeline::{LeftOut, Outbox as Config, PayloadAs};
 use crate::processor::json;
 use crate::processor::sample::*;
 
@@ -75,6 +75,31 @@ proptest! {
         members.insert(at.index(members.len() + 1), format!(" \"payload\"\t:\n{payload} "));
         let value = process(outbox(), &format!("\n{{{}}} ", members.join(","))).value;
         prop_assert_eq!(value.as_deref(), (payload != "null").then_some(payload.as_bytes()));
+    }
+
+    #[test]
+    fn a_payload_in_any_form_is_json_and_a_compact_one_the_same_tokens(
+        payload in any_json(), null_members: bool, empty_arrays: bool,
+    ) {
+        let left_out = LeftOut { null_members, empty_arrays };
+        for payload_as in [PayloadAs::JsonString, PayloadAs::Compact, PayloadAs::Expanded] {
+            let config = Config { payload_as, left_out, ..outbox() };
+            if let Some(value) = process(config, &format!("{{\"payload\":{payload}}}")).value {
+                let value = std::str::from_utf8(&value).unwrap();
+                prop_assert!(json::is_value(value), "{:?}: {}", payload_as, value);
+                if payload_as == PayloadAs::Compact && left_out == LeftOut::default() {
+                    let mut is_text = false;
+                    let mut is_escaped = false;
+                    let is_token = |character: &char| {
+                        let ends = *character == '"' && !is_escaped;
+                        is_escaped = is_text && *character == '\\' && !is_escaped;
+                        is_text ^= ends;
+                        is_text || !matches!(character, ' ' | '\t' | '\r' | '\n')
+                    };
+                    prop_assert_eq!(value, payload.chars().filter(is_token).collect::<String>());
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::pipeline::{Columns, HeaderNames, Outbox as Config, PayloadAs, TimeUnit, TimestampColumn};
+use crate::config::pipeline::{Columns, HeaderNames, LeftOut, Outbox as Config, PayloadAs, TimeUnit, TimestampColumn};
 use crate::config::{Rewrite, Route};
 use crate::processor::ErrorKind;
 use crate::processor::sample::*;
@@ -712,6 +712,101 @@ fn keys_can_be_json_and_empty() {
 }
 
 #[test]
+fn a_schema_stands_around_the_key() {
+    let key = |id: &str| {
+        let config = Config {
+            key_as: KeyAs::Json,
+            key_schema: Some(r#"{"type": "string", "optional": true}"#.to_owned()),
+            ..outbox()
+        };
+        let key = process(config, &format!(r#"{{"aggregate_id": {id}, "payload": 1}}"#))
+            .key
+            .unwrap();
+        String::from_utf8(key.to_vec()).unwrap()
+    };
+    for (id, expected) in [(r#""a😀""#, r#""a\uD83D\uDE00""#), ("42", "42"), ("null", "null")] {
+        let expected = format!(r#"{{"schema":{{"type":"string","optional":true}},"payload":{expected}}}"#);
+        assert_eq!(key(id), expected);
+    }
+}
+
+#[test]
+fn headers_can_be_json() {
+    let config = || Config {
+        headers_as: HeadersAs::Json,
+        on_null: OnNull::Keep,
+        columns: Columns {
+            headers: Some("meta".to_owned()),
+            trace: Some("trace".to_owned()),
+            ..Columns::default()
+        },
+        additional_headers: ["n", "s", "b", "none", "missing", "o"]
+            .map(|name| (format!("x-{name}"), name.to_owned()))
+            .to_vec(),
+        ..outbox()
+    };
+    let headers = |record: &Record| -> Vec<(String, String)> {
+        let text = |value: &Option<Bytes>| String::from_utf8(value.as_deref().unwrap().to_vec()).unwrap();
+        let headers = record.headers.iter();
+        headers
+            .map(|header| (header.name.to_string(), text(&header.value)))
+            .collect()
+    };
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let content = format!(
+        r#"{{"id": "7f", "aggregate_type": "a\"b", "aggregate_id": 42, "event_type": "T", "n": 1.50, "s": "", "b": true, "none": null,
+         "o": {{}}, "trace": "{parent}", "meta": {{"m": "x", "i": 7, "z": null}}, "payload": 1}}"#
+    );
+    let record = process(config(), &content);
+    let quoted = format!("\"{parent}\"");
+    let expected = [
+        ("df-event-id", r#""7f""#),
+        ("df-aggregate-type", r#""a\"b""#),
+        ("df-aggregate-id", "42"),
+        ("df-event-type", r#""T""#),
+        ("x-n", "1.50"),
+        ("x-s", r#""""#),
+        ("x-b", "true"),
+        ("x-none", "null"),
+        ("traceparent", &quoted),
+        ("m", r#""x""#),
+        ("i", "7"),
+        ("z", "null"),
+    ];
+    assert_eq!(
+        headers(&record),
+        expected.map(|(name, value)| (name.to_owned(), value.to_owned()))
+    );
+    assert_eq!(record.key.as_deref(), Some(&b"42"[..]), "the key has a form of its own");
+
+    let derived = process(config(), r#"{"payload": 1}"#);
+    let expected = r#""00000016B374D848-00000016B374D800-2""#;
+    assert_eq!(header(&derived, "df-event-id"), Some(expected));
+    let cells = [
+        ("id", ColumnKind::Uuid, text("01020304-0506-0708-090a-0b0c0d0e0f10")),
+        ("aggregate_id", ColumnKind::Integer, text("-7")),
+        ("event_type", ColumnKind::Text, text("5")),
+        ("n", ColumnKind::Numeric, text("12.50")),
+        ("b", ColumnKind::Boolean, text("t")),
+        ("none", ColumnKind::Text, Value::Null),
+        ("payload", ColumnKind::Text, text("x")),
+    ];
+    let record = published(only(config()).process(outbox_row(&cells)));
+    let expected = [
+        ("df-event-id", r#""01020304-0506-0708-090a-0b0c0d0e0f10""#),
+        ("df-aggregate-id", "-7"),
+        ("df-event-type", r#""5""#),
+        ("x-n", r#""12.50""#),
+        ("x-b", "true"),
+        ("x-none", "null"),
+    ];
+    assert_eq!(
+        headers(&record),
+        expected.map(|(name, value)| (name.to_owned(), value.to_owned()))
+    );
+}
+
+#[test]
 fn json_keys_of_cells_follow_their_types() {
     let key = |kind: ColumnKind, cell: &str| {
         let config = Config {
@@ -821,6 +916,33 @@ fn members_can_stand_beside_the_payload() {
     assert_eq!(value(PayloadAs::JsonString, r#"{"a": 1}"#), with(r#""{\"a\": 1}""#));
     assert_eq!(value(PayloadAs::JsonString, r#""x""#), with(r#""x""#));
     assert_eq!(value(PayloadAs::Text, r#""{\"a\": 1}""#), with(r#""{\"a\": 1}""#));
+    for form in [PayloadAs::Compact, PayloadAs::Expanded] {
+        assert_eq!(value(form, "null"), with("null"), "{form:?}");
+    }
+    assert_eq!(value(PayloadAs::Compact, r#"{"a": 1.50}"#), with(r#"{"a":1.50}"#));
+    assert_eq!(value(PayloadAs::Expanded, r#"{"a": 1.50}"#), with(r#"{"a":1.5}"#));
+    assert_eq!(
+        value(PayloadAs::Expanded, r#"{"a": [1, ""]}"#),
+        with(r#""{\"a\": [1, \"\"]}""#)
+    );
+    let text = outbox_row(&[("payload", ColumnKind::Text, text("{oops"))]);
+    let config = with_members(PayloadAs::Compact);
+    let record = published(only(config).process(text));
+    assert_eq!(record.value.as_deref(), Some(&br#"{"payload":"{oops"}"#[..]));
+}
+
+#[test]
+fn members_of_a_payload_can_be_left_out() {
+    let config = Config {
+        payload_as: PayloadAs::Compact,
+        left_out: LeftOut {
+            null_members: true,
+            empty_arrays: false,
+        },
+        ..outbox()
+    };
+    let record = process(config, r#"{"payload": {"a": null, "b": [ ], "c": {"d": null}}}"#);
+    assert_eq!(record.value.as_deref(), Some(&br#"{"b":[],"c":{}}"#[..]));
 }
 
 #[test]
