@@ -36,14 +36,26 @@ impl Date {
     }
 }
 
+/// The last second of the year 9999: RFC 3339 has no more digits.
+const LAST_SECOND: u64 = 253_402_300_799;
+
 /// As RFC 3339 has it, in UTC with milliseconds: `2026-11-28T05:17:01.124Z`. What is before 1970 is shown as its begin.
 pub(crate) fn rfc3339(moment: SystemTime) -> String {
     let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = since.as_secs();
+    format!("{}.{:03}Z", date_time(since.as_secs()), since.subsec_millis())
+}
+
+/// Microseconds since 1970 in the same way, with all six digits behind the point.
+pub(crate) fn rfc3339_micros(micros: i64) -> String {
+    let micros = u64::try_from(micros).unwrap_or_default();
+    format!("{}.{:06}Z", date_time(micros / 1_000_000), micros % 1_000_000)
+}
+
+fn date_time(seconds: u64) -> String {
+    let seconds = seconds.min(LAST_SECOND);
     let Date { year, month, day } = Date::of_unix_days(seconds / 86_400);
     let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-    let millis = since.subsec_millis();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
 }
 
 #[cfg(test)]
@@ -77,5 +89,19 @@ mod tests {
         assert_eq!(text(1_700_000_000_123), "2023-11-14T22:13:20.123Z");
         assert_eq!(text(951_868_799_999), "2000-02-29T23:59:59.999Z");
         assert_eq!(rfc3339(UNIX_EPOCH - Duration::from_secs(1)), "1970-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn microseconds_are_written_with_all_their_digits() {
+        for (micros, text) in [
+            (0, "1970-01-01T00:00:00.000000Z"),
+            (1_700_000_000_123_456, "2023-11-14T22:13:20.123456Z"),
+            (1_700_000_000_000_000, "2023-11-14T22:13:20.000000Z"),
+            (951_868_799_000_001, "2000-02-29T23:59:59.000001Z"),
+            (-1, "1970-01-01T00:00:00.000000Z"),
+            (i64::MAX, "9999-12-31T23:59:59.775807Z"),
+        ] {
+            assert_eq!(rfc3339_micros(micros), text, "{micros}");
+        }
     }
 }

@@ -30,6 +30,7 @@ mod crash;
 mod dead_letters;
 mod debezium;
 mod delivery;
+mod envelopes;
 mod exactly_once;
 mod failover_mysql;
 mod failover_postgres;

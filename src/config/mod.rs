@@ -31,10 +31,10 @@ pub use environment::{Environment, ProcessEnvironment};
 pub use error::{ConfigError, ConfigErrors, Note, Place, Problem, Violation};
 pub use pattern::{NamePattern, OutboxPattern, PrefixPattern};
 pub use pipeline::{
-    Checkpoint, CheckpointTopic, Columns, CreateTopics, DeadLetter, Delivery, Envelope, ErrorPolicies, ErrorPolicy,
-    GtidStart, HeaderNames, Kafka, KeyAs, Mysql, MysqlStart, OnFenced, OnMissing, OnNull, Outbox, OutboxSelection,
-    OversizedDeadLetter, PayloadAs, Pipeline, Postgres, Processor, Restart, Sink, Source, Ssl, SslMode, Start,
-    TopicRule,
+    ChangeTypes, Checkpoint, CheckpointTopic, CloudEvents, CloudEventsMode, Columns, CreateTopics, DeadLetter,
+    DebeziumSchema, Delivery, Envelope, ErrorPolicies, ErrorPolicy, GtidStart, HeaderNames, Kafka, KeyAs, Mysql,
+    MysqlStart, OnFenced, OnMissing, OnNull, Outbox, OutboxSelection, OversizedDeadLetter, PayloadAs, Pipeline,
+    Postgres, Processor, Restart, Sink, Source, Ssl, SslMode, Start, TopicRule,
 };
 pub use route::{Rewrite, Route};
 pub use template::Template;

@@ -2,6 +2,7 @@
 //!
 //! The file's own shape lives in the readers beside this module; nothing here is optional that the program cannot do without.
 
+mod envelope;
 mod outbox;
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+pub use envelope::{ChangeTypes, CloudEvents, CloudEventsMode, DEFAULT_TYPE_PREFIX, DebeziumSchema, Envelope};
 pub use outbox::{
     Columns, HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, Outbox, PayloadAs, TimeUnit, TimestampColumn,
     TopicRule,
@@ -224,12 +226,6 @@ pub enum OnFenced {
     StandBy,
     /// End the pipeline as failed.
     Stop,
-}
-
-/// What stands around a payload that isn't sent raw.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Envelope {
-    Native,
 }
 
 /// How topics that are missing are made.

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::ProcessError;
-use super::envelope::NativeEnvelope;
+use super::envelope::ChangeWriter;
 use super::json::{unescaped, write_hex};
 use crate::calendar::rfc3339;
 use crate::config::pipeline::HeadersAs;
@@ -78,7 +78,7 @@ pub struct DeadLetters {
     source: Bytes,
     /// The headers that have an event's id, by the processors of the pipeline.
     id_headers: Vec<(String, HeadersAs)>,
-    envelope: NativeEnvelope,
+    changes: ChangeWriter,
 }
 
 /// No dead letter can be made of an event; its bytes are still in the database's log.
@@ -109,7 +109,7 @@ impl DeadLetters {
             pipeline: Bytes::from(pipeline.name.clone()),
             source: Bytes::from(source.to_owned()),
             id_headers: pipeline.processors.iter().filter_map(id_header).collect(),
-            envelope: NativeEnvelope::new(source),
+            changes: ChangeWriter::native(source),
         })
     }
 
@@ -138,8 +138,8 @@ impl DeadLetters {
             Change::Row(row) => {
                 push(&mut headers, TABLE, format!("{}.{}", row.table.schema, row.table.name));
                 match event.selection {
-                    Selection::Outbox => self.envelope.any_row(event, row),
-                    Selection::Table => self.envelope.of_any_row(event, row),
+                    Selection::Outbox => self.changes.any_row(event, row),
+                    Selection::Table => self.changes.any_change(event, row),
                 }
             }
             Change::Oversized(oversized) => {

@@ -132,6 +132,10 @@ pub enum Problem {
         "the payload is not UTF-8, which the envelope needs: set `raw_payload: true` to publish the bytes as they are"
     )]
     PayloadNotText,
+    #[error(
+        "its cloudevents attribute `{attribute}` has a control character or a noncharacter: expected text without them"
+    )]
+    IllegalAttribute { attribute: &'static str },
     #[error("the change holds no new row: expected one with an insert")]
     NoNewRow,
 
@@ -173,6 +177,7 @@ impl Problem {
             | Self::StrictTopic { .. }
             | Self::NotText { .. }
             | Self::PayloadNotText
+            | Self::IllegalAttribute { .. }
             | Self::NoNewRow => ErrorKind::Invalid,
             Self::NotTaken | Self::NoTopic { .. } | Self::IllegalTopic { .. } => ErrorKind::Unroutable,
             Self::Oversized { .. } => ErrorKind::Rejected,

@@ -66,6 +66,15 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// Whether it is JSON by where it stands: a message's member, or what a JSON column has.
+    pub(super) fn is_json(self) -> bool {
+        match self {
+            Self::Json { .. } => true,
+            Self::Cell { kind, .. } => kind == ColumnKind::Json,
+            Self::Missing | Self::Null | Self::Binary(_) => false,
+        }
+    }
+
     /// Whether it is a JSON string: a message's member, or what a JSON column has.
     pub(super) fn is_json_string(self) -> bool {
         let text = match self {

@@ -27,7 +27,7 @@ use crate::config::pipeline::{self, Pipeline};
 use crate::event::{Change, ChangeEvent, Selection};
 use crate::record::Record;
 use crate::skip::SkipReason;
-use envelope::NativeEnvelope;
+use envelope::Envelope;
 use table::TableEvents;
 
 /// One step of a pipeline between its source and its sink.
@@ -69,9 +69,7 @@ impl Chain {
     }
 
     fn between(source_id: &str, processors: &[pipeline::Processor], sink: &pipeline::Kafka) -> Self {
-        let envelope = match sink.envelope {
-            pipeline::Envelope::Native => NativeEnvelope::new(source_id),
-        };
+        let envelope = Envelope::new(&sink.envelope, source_id);
         let (topic, key) = (sink.topic.as_ref(), sink.key.as_ref());
         let outboxes = processors.iter().map(|processor| match processor {
             pipeline::Processor::Outbox(config) => Outbox::new(config, topic, key, envelope.clone()),

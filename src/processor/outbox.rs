@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::envelope::NativeEnvelope;
+use super::envelope::{Envelope, OutboxEvent};
 use super::error::{Outline, Problem, ProcessError};
 use super::field::{Field, FieldPath, Fields, Names, Slot, Text, named_text};
 use super::template::{Compiled, Rendering};
@@ -45,7 +45,9 @@ pub struct Outbox {
     tables: Vec<OutboxPattern>,
     layout: Layout,
     topic: TopicCascade,
-    value: ValueForm,
+    /// None: the value is the payload in the envelope.
+    payload_form: Option<PayloadForm>,
+    envelope: Envelope,
 }
 
 /// Where an event has what goes into its record, as the file says.
@@ -88,12 +90,6 @@ struct HeaderNames {
     form: HeadersAs,
 }
 
-#[derive(Debug)]
-enum ValueForm {
-    Payload(PayloadForm),
-    Envelope(Box<NativeEnvelope>),
-}
-
 /// A change that can be an outbox event.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum OutboxChange<'a> {
@@ -120,13 +116,33 @@ struct Texts<'a> {
     event_type: Option<Text<'a>>,
 }
 
+impl Texts<'_> {
+    /// What an envelope can say of the event. `timestamp_ms`: its own time, if it has one.
+    fn event<'e>(
+        &'e self,
+        change: OutboxChange<'e>,
+        payload: Field<'e>,
+        timestamp_ms: Option<i64>,
+        event: &ChangeEvent,
+    ) -> OutboxEvent<'e> {
+        OutboxEvent {
+            change,
+            payload,
+            id: self.event_id.as_ref().map(Text::as_str),
+            event_type: self.event_type.as_ref().map(Text::as_str),
+            aggregate_id: self.aggregate_id.as_ref().map(Text::as_str),
+            time_us: timestamp_ms.map_or(event.commit_time_us, |millis| millis.saturating_mul(1000)),
+        }
+    }
+}
+
 impl Outbox {
     /// A processor as the file has it, in front of a sink that may have templates of its own.
     pub(super) fn new(
         config: &pipeline::Outbox,
         sink_topic: Option<&Template>,
         sink_key: Option<&Template>,
-        envelope: NativeEnvelope,
+        envelope: Envelope,
     ) -> Self {
         let mut names = Names::default();
         let columns = Columns {
@@ -182,10 +198,7 @@ impl Outbox {
             on_null: config.on_null,
             form: config.headers_as,
         };
-        let value = match config.raw_payload {
-            true => ValueForm::Payload(PayloadForm::new(config, &mut names)),
-            false => ValueForm::Envelope(Box::new(envelope)),
-        };
+        let payload_form = config.raw_payload.then(|| PayloadForm::new(config, &mut names));
         let demanded = match config.on_missing {
             OnMissing::Skip => Vec::new(),
             OnMissing::Reject => demanded(config, &mut names),
@@ -208,7 +221,8 @@ impl Outbox {
             tables: config.tables.clone(),
             layout,
             topic,
-            value,
+            payload_form,
+            envelope,
         }
     }
 
@@ -238,17 +252,22 @@ impl Outbox {
         }
         self.layout.demand_additional(&fields)?;
         let topic = self.topic.topic(&fields, &self.layout.names)?;
-        let value = match &mut self.value {
-            ValueForm::Payload(form) => {
+        let timestamp_ms = self.layout.timestamp_ms(&fields)?;
+        let outbox = texts.event(change, payload, timestamp_ms, event);
+        let mut beside = Vec::new();
+        let value = match &self.payload_form {
+            Some(form) => {
                 let field = self.layout.names.name(self.layout.columns.payload);
-                form.value(payload, field, &fields)?
+                let value = form.value(payload, field, &fields)?;
+                self.envelope.beside_raw(event, outbox, value.as_ref(), &mut beside)?;
+                value
             }
-            ValueForm::Envelope(envelope) => Some(envelope.of_outbox(event, change, payload)?),
+            None => self.envelope.of_outbox(event, outbox, &mut beside)?,
         };
         let (mut headers, aggregate_id) = self.layout.headers(event, &fields, texts, text)?;
+        headers.append(&mut beside);
         self.layout.carry(&fields, &mut headers)?;
         let key = self.layout.key(&fields, aggregate_id)?;
-        let timestamp_ms = self.layout.timestamp_ms(&fields)?;
         Ok(Record {
             topic,
             partition: self.layout.partition(&fields)?,

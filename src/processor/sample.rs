@@ -69,6 +69,14 @@ pub(super) fn sink(topic: Option<&str>, key: Option<&str>) -> pipeline::Kafka {
     }
 }
 
+/// A sink whose topic is `t`, with this envelope.
+pub(super) fn sink_in(envelope: Envelope) -> pipeline::Kafka {
+    pipeline::Kafka {
+        envelope,
+        ..sink(Some("t"), None)
+    }
+}
+
 pub(super) fn chain(outboxes: Vec<pipeline::Outbox>, sink: &pipeline::Kafka) -> Chain {
     let processors: Vec<_> = outboxes.into_iter().map(pipeline::Processor::Outbox).collect();
     Chain::between("pg1", &processors, sink)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::envelope::NativeEnvelope;
+use super::envelope::Envelope;
 use super::error::{Outline, Problem};
 use super::field::{Field, FieldPath, Names, Text, named_text};
 use super::template::{Compiled, Rendering};
@@ -25,7 +25,7 @@ pub(super) struct TableEvents {
     names: Names,
     topic: Option<Compiled<Place>>,
     key: Option<Compiled<Place>>,
-    envelope: NativeEnvelope,
+    envelope: Envelope,
     topic_names: TopicNames,
 }
 
@@ -59,12 +59,7 @@ impl Place {
 }
 
 impl TableEvents {
-    pub(super) fn new(
-        source_id: &str,
-        topic: Option<&Template>,
-        key: Option<&Template>,
-        envelope: NativeEnvelope,
-    ) -> Self {
+    pub(super) fn new(source_id: &str, topic: Option<&Template>, key: Option<&Template>, envelope: Envelope) -> Self {
         let mut names = Names::default();
         let mut compiled = |template: Option<&Template>| {
             template.map(|template| Compiled::new(template, |path| Place::new(path, &mut names)))
@@ -83,11 +78,12 @@ impl TableEvents {
         if matches!(change.operation, Operation::Insert | Operation::Update) && change.after.is_none() {
             return Err(Problem::NoNewRow);
         }
+        let mut headers = Vec::new();
         Ok(Record {
             topic: self.topic(change)?,
             key: self.key(event, change)?,
-            value: Some(self.envelope.of_row(event, change)?),
-            headers: Vec::new(),
+            value: Some(self.envelope.of_row(event, change, &mut headers)?),
+            headers,
             partition: None,
             timestamp_ms: event.commit_time_us.div_euclid(1000),
         })

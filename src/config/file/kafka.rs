@@ -2,9 +2,8 @@
 
 use super::accept_without_effect;
 use super::client_conf::{self, TransactionTimeout};
-use super::kind::{Kinds, read_type};
+use super::envelope;
 use super::template::{FixedTopic, read_template, read_topic_template};
-use crate::config::document::Value;
 use crate::config::error::Problem;
 use crate::config::pipeline::{CreateTopics, Envelope, Kafka, OnFenced};
 use crate::config::reader::{Field, Read, Reader, optional};
@@ -38,7 +37,7 @@ pub(super) fn read<'n>(reader: &mut Reader<'_>, field: &Field<'n>, pipeline: &st
     let topic_field = mapping.take("topic");
     let topic = optional(topic_field.clone(), |field| read_topic_template(reader, field));
     let key = optional(mapping.take("key"), |field| read_template(reader, field));
-    let envelope = optional(mapping.take("envelope"), |field| read_envelope(reader, field));
+    let envelope = optional(mapping.take("envelope"), |field| envelope::read(reader, field));
     let required = optional(mapping.take("required"), |field| {
         read_only(reader, field, true, "`required: false`")
     });
@@ -131,27 +130,6 @@ fn is_broker(broker: &str) -> bool {
     };
     let digits = port.bytes().all(|byte| byte.is_ascii_digit());
     host_is_sound && digits && port.parse::<u16>().is_ok_and(|port| port > 0)
-}
-
-/// A name, or a mapping with a type.
-fn read_envelope(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Envelope> {
-    let kinds = Kinds {
-        here: &[("native", Envelope::Native)],
-        later: &["debezium", "cloudevents"],
-        elsewhere: &[],
-    };
-    if !matches!(field.node.value, Value::Mapping(_)) {
-        return read_type(reader, field, "envelope", &kinds);
-    }
-    let mut mapping = reader.mapping(field)?;
-    let kind = reader
-        .require(&mut mapping, "type", "`native`")
-        .and_then(|field| read_type(reader, &field, "envelope", &kinds));
-    // The keys of an envelope that isn't there are not worth a second violation.
-    if kind.is_ok() {
-        reader.finish(mapping);
-    }
-    kind
 }
 
 /// A flag of which only one side is there so far.

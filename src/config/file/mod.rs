@@ -6,6 +6,7 @@
 mod checkpoint;
 mod client_conf;
 mod delivery;
+mod envelope;
 mod errors;
 mod kafka;
 mod kind;
@@ -204,6 +205,9 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
         let of_dead_letters = dead_letter.iter().flatten().map(|dead_letter| &dead_letter.topic);
         let topics = seen.topics.iter().chain(of_sink).chain(of_dead_letters);
         transactions::check_topics(reader, checkpoint, topics);
+    }
+    if let Ok(KafkaReading { kafka: Ok(kafka), .. }) = &sink {
+        envelope::check_headers(reader, &kafka.envelope, &seen.headers);
     }
     let (source, processors) = (source?, processors?.unwrap_or_default());
     let spec = Spec {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::kind::{Kinds, require_kind};
 use super::read_patterns;
-use super::template::{FixedTopic, read_template, read_topic, read_topic_template};
+use super::template::{FixedHeader, FixedTopic, read_template, read_topic, read_topic_template};
 use crate::config::document::Value;
 use crate::config::error::Problem;
 use crate::config::pattern::OutboxPattern;
@@ -24,6 +24,7 @@ const DEFAULT_ID: &str = "outbox";
 pub(super) struct Seen<'n> {
     ids: HashSet<String>,
     pub(super) topics: Vec<FixedTopic<'n>>,
+    pub(super) headers: Vec<FixedHeader<'n>>,
 }
 
 /// Processors with the default id share it in metrics; an id that is written twice is refused.
@@ -100,10 +101,16 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
     let headers_as = optional(mapping.take("headers_as"), |field| {
         reader.word(field, &[("text", HeadersAs::Text), ("json", HeadersAs::Json)])
     });
-    let header_names = optional(mapping.take("header_names"), |field| read_header_names(reader, field));
+    let header_names = optional(mapping.take("header_names"), |field| {
+        let names = read_header_names(reader, field)?;
+        see_headers(seen, field, names.iter());
+        Ok(names)
+    });
     let headers = optional(mapping.take("additional_headers"), |field| {
         let names = header_names.as_ref().ok().and_then(Option::as_ref);
-        read_headers(reader, field, names.unwrap_or(&HeaderNames::default()))
+        let headers = read_headers(reader, field, names.unwrap_or(&HeaderNames::default()))?;
+        see_headers(seen, field, headers.iter().map(|(name, _)| name.as_str()));
+        Ok(headers)
     });
     let on_missing = optional(mapping.take("on_missing"), |field| {
         reader.word(field, &[("skip", OnMissing::Skip), ("reject", OnMissing::Reject)])
@@ -164,6 +171,13 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
         tombstone_on_empty: tombstone_on_empty?.unwrap_or(false),
         strict: strict?.unwrap_or(false),
     })
+}
+
+fn see_headers<'n, 'a>(seen: &mut Seen<'n>, field: &Field<'n>, names: impl Iterator<Item = &'a str>) {
+    seen.headers.extend(names.map(|name| FixedHeader {
+        name: name.to_owned(),
+        field: field.clone(),
+    }));
 }
 
 /// What counts only where the value is the payload; elsewhere it would be without effect.

@@ -90,6 +90,12 @@ impl<'n> FixedTopic<'n> {
     }
 }
 
+/// A header that a processor sets by a name of the file's own.
+pub(super) struct FixedHeader<'n> {
+    pub(super) name: String,
+    pub(super) field: Field<'n>,
+}
+
 /// A topic that is the same for every event.
 pub(super) fn read_topic(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<String> {
     let text = reader.text(field)?;

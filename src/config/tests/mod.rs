@@ -2,6 +2,7 @@
 
 mod delivery;
 mod deltaforge;
+mod envelope;
 mod expansion;
 mod files;
 mod mysql;

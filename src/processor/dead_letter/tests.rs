@@ -18,7 +18,7 @@ fn letters(oversized: OversizedDeadLetter) -> DeadLetters {
         pipeline: Bytes::from_static(b"orders"),
         source: Bytes::from_static(b"pg1"),
         id_headers: vec![("df-event-id".to_owned(), HeadersAs::Text)],
-        envelope: NativeEnvelope::new("pg1"),
+        changes: ChangeWriter::native("pg1"),
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::super::decimal::{self, DecimalError};
 use super::write_quoted;
+use crate::base64;
 
 /// Numbers of `enum_field_types`.
 const TIMESTAMP: u8 = 7;
@@ -171,20 +172,10 @@ impl Time {
 
 /// Appends base64 with padding, and with the escape of a line feed between its lines.
 fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (index, line) in bytes.chunks(LINE_BYTES).enumerate() {
         if index > 0 {
             out.extend_from_slice(b"\\n");
         }
-        for group in line.chunks(3) {
-            let byte = |index: usize| group.get(index).copied().unwrap_or_default();
-            let bits = u32::from_be_bytes([0, byte(0), byte(1), byte(2)]);
-            for place in 0..4 {
-                out.push(match place {
-                    _ if place > group.len() => b'=',
-                    _ => ALPHABET[(bits >> (18 - 6 * place) & 0x3F) as usize],
-                });
-            }
-        }
+        base64::write(out, line);
     }
 }
