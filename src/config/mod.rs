@@ -4,9 +4,13 @@
 //! `reader`, which fills in the environment (`placeholder`) and records each violation under its dotted path; at the end
 //! the places of what was recorded are looked up in the text. A pipeline comes out only when nothing was recorded.
 //!
+//! What there is to read, each key with its meaning, is described once more in `schema`, which editors and the documentation are
+//! served from; tests hold the readers and it against each other.
+//!
 //! Placeholders are filled in after parsing, so a variable's value can never become YAML, nor a field of a template. What comes
 //! from the environment, a secret file, a DSN or `client_conf` is in no violation and in no Debug.
 
+mod asked;
 mod document;
 pub mod dsn;
 pub mod environment;
@@ -18,6 +22,7 @@ mod placeholder;
 mod quantity;
 mod reader;
 pub mod route;
+mod schema;
 mod shown;
 mod suggest;
 pub mod template;
@@ -37,6 +42,7 @@ pub use pipeline::{
     Postgres, Processor, Restart, Sink, Source, Ssl, SslMode, Start, TopicRule,
 };
 pub use route::{Rewrite, Route};
+pub use schema::json_schema;
 pub use template::Template;
 
 use reader::{Finding, Reader};

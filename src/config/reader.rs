@@ -7,11 +7,13 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use super::asked::Asked;
 use super::document::{Node, Value};
 use super::environment::Environment;
 use super::error::Problem;
 use super::placeholder::{self, Segment};
 use super::quantity::{self, show_duration, show_size};
+use super::schema::{Form, Takes};
 use super::shown::{describe, join, kind, names_secret, quoted};
 use super::suggest::nearest;
 
@@ -84,6 +86,7 @@ pub(super) struct Mapping<'n> {
     number: usize,
     entries: Vec<Entry<'n>>,
     known: Vec<&'static str>,
+    asked: Asked,
 }
 
 #[derive(Debug)]
@@ -95,6 +98,11 @@ struct Entry<'n> {
 impl<'n> Mapping<'n> {
     /// Takes a known key out.
     pub(super) fn take(&mut self, name: &'static str) -> Option<Field<'n>> {
+        self.asked.key(&self.path, name, false);
+        self.take_asked(name)
+    }
+
+    fn take_asked(&mut self, name: &'static str) -> Option<Field<'n>> {
         self.known.push(name);
         let index = self.entries.iter().position(|entry| entry.name == name)?;
         Some(self.entries.remove(index).field)
@@ -124,6 +132,7 @@ pub(super) struct Reader<'e> {
     pub(super) version: Version,
     pub(super) violations: Vec<Finding<Problem>>,
     pub(super) notes: Vec<Finding<String>>,
+    pub(super) asked: Asked,
 }
 
 impl<'e> Reader<'e> {
@@ -133,6 +142,7 @@ impl<'e> Reader<'e> {
             version: Version::Tailpost,
             violations: Vec::new(),
             notes: Vec::new(),
+            asked: Asked::default(),
         }
     }
 
@@ -190,6 +200,7 @@ impl<'e> Reader<'e> {
 
     /// Opens a mapping. Duplicates, merge keys and keys that are no text are reported here, once.
     pub(super) fn mapping<'n>(&mut self, field: &Field<'n>) -> Read<Mapping<'n>> {
+        self.asked.value(&field.path, || Takes::Mapping(Vec::new()));
         let Value::Mapping(pairs) = &field.node.value else {
             return Err(self.wrong_kind(field, "a mapping"));
         };
@@ -230,6 +241,7 @@ impl<'e> Reader<'e> {
             number: field.node.number,
             entries,
             known: Vec::new(),
+            asked: self.asked.clone(),
         })
     }
 
@@ -240,7 +252,8 @@ impl<'e> Reader<'e> {
         name: &'static str,
         expected: &str,
     ) -> Read<Field<'n>> {
-        mapping.take(name).ok_or_else(|| {
+        mapping.asked.key(&mapping.path, name, true);
+        mapping.take_asked(name).ok_or_else(|| {
             let problem = Problem::MissingKey {
                 expected: expected.to_owned(),
             };
@@ -258,6 +271,7 @@ impl<'e> Reader<'e> {
     }
 
     pub(super) fn list<'n>(&mut self, field: &Field<'n>) -> Read<Vec<Field<'n>>> {
+        self.asked.value(&field.path, Takes::any_list);
         let Value::List(items) = &field.node.value else {
             return Err(self.wrong_kind(field, "a list"));
         };
@@ -271,6 +285,12 @@ impl<'e> Reader<'e> {
 
     /// Any text, with its placeholders filled in.
     pub(super) fn text(&mut self, field: &Field<'_>) -> Read<Text> {
+        self.asked.value(&field.path, || Takes::Text(Form::Any));
+        self.some_text(field)
+    }
+
+    /// The same, of what more is asked than that it be text.
+    fn some_text(&mut self, field: &Field<'_>) -> Read<Text> {
         match &field.node.value {
             Value::Text(source) => self.expand(field, source),
             _ => Err(self.wrong_kind(field, "text")),
@@ -279,15 +299,26 @@ impl<'e> Reader<'e> {
 
     /// Text that is not empty.
     pub(super) fn filled(&mut self, field: &Field<'_>) -> Read<String> {
-        let text = self.text(field)?;
+        self.asked.value(&field.path, || Takes::Text(Form::Filled));
+        let text = self.some_text(field)?;
         if text.value.is_empty() {
             return Err(self.unexpected(field, "text that is not empty", text.found()));
         }
         Ok(text.value)
     }
 
+    /// Text as it is written, for what has placeholders of its own.
+    pub(super) fn as_written<'n>(&mut self, field: &Field<'n>, takes: Takes) -> Read<&'n str> {
+        self.asked.value(&field.path, || takes);
+        match &field.node.value {
+            Value::Text(source) => Ok(source),
+            _ => Err(self.wrong_kind(field, "text")),
+        }
+    }
+
     pub(super) fn boolean(&mut self, field: &Field<'_>) -> Read<bool> {
         const EXPECTED: &str = "true or false";
+        self.asked.value(&field.path, || Takes::Boolean);
         let source = match &field.node.value {
             Value::Bool(flag) => return Ok(*flag),
             Value::Text(source) => source,
@@ -316,6 +347,7 @@ impl<'e> Reader<'e> {
     }
 
     pub(super) fn integer(&mut self, field: &Field<'_>, range: RangeInclusive<i64>) -> Read<i64> {
+        self.asked.value(&field.path, || Takes::Integer(range.clone()));
         let expected = match (*range.start(), *range.end()) {
             (from, i64::MAX) => format!("a whole number, {from} or more"),
             (from, to) => format!("a whole number from {from} to {to}"),
@@ -350,6 +382,7 @@ impl<'e> Reader<'e> {
 
     /// A number that need not be whole; `expected` says its range in words.
     pub(super) fn number(&mut self, field: &Field<'_>, range: RangeInclusive<f64>, expected: &str) -> Read<f64> {
+        self.asked.value(&field.path, || Takes::Number(range.clone()));
         let (number, found, remedy) = match &field.node.value {
             // A whole number that a float does not hold exactly is out of every range that a key has.
             Value::Integer(number) => (Some(*number as f64), number.to_string(), None),
@@ -378,6 +411,7 @@ impl<'e> Reader<'e> {
     }
 
     pub(super) fn duration(&mut self, field: &Field<'_>, range: RangeInclusive<Duration>) -> Read<Duration> {
+        self.asked.value(&field.path, || Takes::Duration(range.clone()));
         let source = match &field.node.value {
             Value::Text(source) => source,
             Value::Integer(number) => {
@@ -406,6 +440,7 @@ impl<'e> Reader<'e> {
     }
 
     pub(super) fn size(&mut self, field: &Field<'_>, range: RangeInclusive<u64>) -> Read<u64> {
+        self.asked.value(&field.path, || Takes::Size(range.clone()));
         let (size, found) = match &field.node.value {
             Value::Integer(number) => (u64::try_from(*number).ok(), number.to_string()),
             Value::Text(source) => {
@@ -426,11 +461,17 @@ impl<'e> Reader<'e> {
 
     /// One of a few words. What is no longer, or not yet, a choice is the caller's to refuse by name.
     pub(super) fn word<T: Copy>(&mut self, field: &Field<'_>, words: &[(&'static str, T)]) -> Read<T> {
-        let text = self.text(field)?;
+        let text = self.one_of(field, words.iter().map(|(word, _)| *word))?;
         match words.iter().find(|(word, _)| *word == text.value) {
             Some((_, meaning)) => Ok(*meaning),
             None => Err(self.unknown_word(field, &text, words.iter().map(|(word, _)| *word))),
         }
+    }
+
+    /// Text that is to be one of these words, which the caller sees to.
+    pub(super) fn one_of(&mut self, field: &Field<'_>, words: impl Iterator<Item = &'static str>) -> Read<Text> {
+        self.asked.value(&field.path, || Takes::Word(words.collect()));
+        self.some_text(field)
     }
 
     /// Reports a word that is none of the known ones, with the nearest of them.
@@ -487,6 +528,7 @@ impl<'e> Reader<'e> {
 
     /// Text that no message may show.
     pub(super) fn secret(&mut self, field: &Field<'_>, expected: &str) -> Read<String> {
+        self.asked.value(&field.path, || Takes::Text(Form::Any));
         match &field.node.value {
             Value::Text(source) => Ok(self.expand(field, source)?.value),
             value => Err(self.unexpected(field, expected, kind(value).to_owned())),

@@ -59,7 +59,7 @@ pub(super) fn require_kind<T: Copy>(
 }
 
 fn classify<T: Copy>(reader: &mut Reader<'_>, field: &Field<'_>, what: &str, kinds: &Kinds<'_, T>) -> Kind<T> {
-    let text = match reader.text(field) {
+    let text = match reader.one_of(field, kinds.words()) {
         Ok(text) => text,
         Err(reported) => return Kind::Unclear { reported, likely: None },
     };

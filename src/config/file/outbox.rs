@@ -16,6 +16,7 @@ use crate::config::pipeline::{
 };
 use crate::config::reader::{Field, Mapping, Read, Reader, optional};
 use crate::config::route::{Rewrite, Route};
+use crate::config::schema::{Form, Takes};
 
 const DEFAULT_ID: &str = "outbox";
 
@@ -268,9 +269,7 @@ fn read_route(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Route> {
     reader.finish(mapping);
     let (regex, replacement) = (regex?, replacement?);
     // As written: in an expression `$` is the end of the text.
-    let Value::Text(source) = &regex.node.value else {
-        return Err(reader.wrong_kind(&regex, "text"));
-    };
+    let source = reader.as_written(&regex, Takes::Text(Form::Any))?;
     match Rewrite::new(source, &replacement) {
         Ok(rewrite) => Ok(Route::new(by?, rewrite)),
         Err(err) => Err(reader.refuse(&regex, err.to_string())),

@@ -1,18 +1,16 @@
 //! Keys that hold templates, and what is legal in a topic.
 
-use crate::config::document::Value;
 use crate::config::error::Problem;
 use crate::config::placeholder::{self, Segment, is_in_capitals};
 use crate::config::reader::{Field, Read, Reader};
+use crate::config::schema::Takes;
 use crate::config::shown::describe;
 use crate::config::template::{Part, Template, TemplateError, asks_environment};
 
 /// Reads a template: placeholders are event fields, but for `${env:NAME}`, `${file:/path}`, and what DeltaForge took from the
 /// environment by the looks of its name.
 pub(super) fn read_template(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Template> {
-    let Value::Text(source) = &field.node.value else {
-        return Err(reader.wrong_kind(field, "text"));
-    };
+    let source = reader.as_written(field, Takes::Template)?;
     let segments = match placeholder::split(source) {
         Ok(segments) => segments,
         Err(message) => return Err(reader.report(field, Problem::Placeholder { message })),

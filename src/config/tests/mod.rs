@@ -73,7 +73,9 @@ fn load_with(text: &str, environment: &BTreeMap<String, String>) -> Result<Loade
 }
 
 fn loaded(text: &str) -> Loaded {
-    load_with(text, &environment()).unwrap_or_else(|err| panic!("{err}\n{text}"))
+    let loaded = load_with(text, &environment()).unwrap_or_else(|err| panic!("{err}\n{text}"));
+    schema::tests::assert_accepted(text);
+    loaded
 }
 
 /// Violations as `line:column: path: problem`.
