@@ -65,6 +65,7 @@ pub struct LogMessage {
     pub content: Bytes,
 }
 
+/// Of an outbox's UPDATE, which is only told of, there are no rows.
 #[derive(Debug, Clone)]
 pub struct RowChange {
     pub operation: Operation,

@@ -50,6 +50,7 @@ mod mysql_rows;
 mod mysql_servers;
 mod mysql_statement;
 mod mysql_xa;
+mod on_update;
 mod ordering;
 mod outage;
 mod outbox;

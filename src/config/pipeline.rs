@@ -12,8 +12,8 @@ use std::time::Duration;
 
 pub use envelope::{ChangeTypes, CloudEvents, CloudEventsMode, DEFAULT_TYPE_PREFIX, DebeziumSchema, Envelope};
 pub use outbox::{
-    Columns, HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, Outbox, PayloadAs, TimeUnit, TimestampColumn,
-    TopicRule,
+    Columns, HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate, Outbox, PayloadAs, TimeUnit,
+    TimestampColumn, TopicRule,
 };
 use secrecy::SecretString;
 
@@ -70,6 +70,21 @@ impl Source {
         }
     }
 
+    /// Whether any of its outboxes is a table.
+    pub fn selects_outbox_tables(&self) -> bool {
+        match self {
+            Self::Postgres(postgres) => !postgres.outbox.tables.is_empty(),
+            Self::Mysql(mysql) => !mysql.outbox.is_empty(),
+        }
+    }
+
+    pub(super) fn set_on_update(&mut self, on_update: OnUpdate) {
+        match self {
+            Self::Postgres(postgres) => postgres.on_update = on_update,
+            Self::Mysql(mysql) => mysql.on_update = on_update,
+        }
+    }
+
     /// Whether any of its changes can be outbox events.
     pub fn selects_outboxes(&self) -> bool {
         match self {
@@ -96,6 +111,8 @@ pub struct Postgres {
     /// Ordinary tables whose changes are published.
     pub tables: Vec<NamePattern>,
     pub outbox: OutboxSelection,
+    /// The gravest of the processors': above [`OnUpdate::Skip`], UPDATEs of outboxes must be seen.
+    pub on_update: OnUpdate,
     pub start: Start,
 }
 
@@ -132,6 +149,8 @@ pub struct Mysql {
     pub tables: Vec<NamePattern>,
     /// Tables whose INSERTs are outbox messages.
     pub outbox: Vec<NamePattern>,
+    /// The gravest of the processors': above [`OnUpdate::Skip`], UPDATEs of outboxes are told of.
+    pub on_update: OnUpdate,
     pub start: MysqlStart,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::dead_letter::DeadLetterReason;
-use crate::config::pipeline::{ErrorPolicies, ErrorPolicy};
+use crate::config::pipeline::{ErrorPolicies, ErrorPolicy, OnUpdate};
 use crate::event::{Change, ChangeEvent, Selection};
 use crate::position::EventPosition;
 use crate::record::Header;
@@ -54,6 +54,40 @@ impl ProcessError {
 
     pub fn kind(&self) -> ErrorKind {
         self.problem.kind()
+    }
+
+    /// What is to be done with the event.
+    pub fn policy(&self, policies: &ErrorPolicies) -> ErrorPolicy {
+        match &*self.problem {
+            Problem::Updated {
+                on_update: OnUpdate::Halt,
+            } => ErrorPolicy::Halt,
+            Problem::Updated { .. } => ErrorPolicy::Skip,
+            problem => problem.kind().policy(policies),
+        }
+    }
+
+    /// The file's key that says so.
+    pub fn policy_key(&self) -> &'static str {
+        match (&*self.problem, self.kind()) {
+            (Problem::Updated { .. }, _) => "on_update",
+            (_, ErrorKind::Invalid) => "errors.invalid",
+            (_, ErrorKind::Unroutable) => "errors.unroutable",
+            (_, ErrorKind::Rejected) => "errors.rejected",
+        }
+    }
+
+    /// What it is counted as where it is skipped.
+    pub fn skip_reason(&self) -> SkipReason {
+        match &*self.problem {
+            Problem::Updated { .. } => SkipReason::OutboxUpdate,
+            problem => problem.kind().skip_reason(),
+        }
+    }
+
+    /// Whether the next of them will say the same: an application that updates its outbox does so for each event.
+    pub fn repeats(&self) -> bool {
+        matches!(*self.problem, Problem::Updated { .. })
     }
 
     /// Why the event is parked, where that is the policy.
@@ -139,6 +173,12 @@ pub enum Problem {
     #[error("the change holds no new row: expected one with an insert")]
     NoNewRow,
 
+    #[error(
+        "it was updated, and only an INSERT is an event: the update is not published; insert a row for each event, and set \
+         `on_update: {}` of the outbox processor to {}", advice(*on_update).0, advice(*on_update).1
+    )]
+    Updated { on_update: OnUpdate },
+
     #[error("no outbox processor takes it: expected one whose `tables` match, or one without `tables`")]
     NotTaken,
     #[error("it has no topic: {tried}; set `default_topic` of the outbox processor or `topic` of the sink")]
@@ -178,10 +218,19 @@ impl Problem {
             | Self::NotText { .. }
             | Self::PayloadNotText
             | Self::IllegalAttribute { .. }
-            | Self::NoNewRow => ErrorKind::Invalid,
+            | Self::NoNewRow
+            | Self::Updated { .. } => ErrorKind::Invalid,
             Self::NotTaken | Self::NoTopic { .. } | Self::IllegalTopic { .. } => ErrorKind::Unroutable,
             Self::Oversized { .. } => ErrorKind::Rejected,
         }
+    }
+}
+
+/// A more lenient word, and what it does.
+fn advice(on_update: OnUpdate) -> (&'static str, &'static str) {
+    match on_update {
+        OnUpdate::Halt => ("warn", "go on past this one"),
+        OnUpdate::Skip | OnUpdate::Warn => ("skip", "say no more of it"),
     }
 }
 

@@ -28,10 +28,11 @@ use super::template::{Compiled, Rendering};
 use super::topic::{OwnTopic, TopicCascade, TopicNames};
 use super::{Outcome, Processor, Step};
 use crate::config::pattern::OutboxPattern;
-use crate::config::pipeline::{self, HeadersAs, KeyAs, OnMissing, OnNull, TimeUnit, TopicRule};
+use crate::config::pipeline::{self, HeadersAs, KeyAs, OnMissing, OnNull, OnUpdate, TimeUnit, TopicRule};
 use crate::config::template::Template;
 use crate::event::{Change, ChangeEvent, LogMessage, Operation, RowChange, Selection};
 use crate::record::{Header, Record};
+use crate::skip::SkipReason;
 use carried::TraceColumn;
 use connect::SchemaEnvelope;
 use payload::PayloadForm;
@@ -43,6 +44,7 @@ pub struct Outbox {
     /// Events taken since this was last asked for.
     taken: u64,
     tables: Vec<OutboxPattern>,
+    on_update: OnUpdate,
     layout: Layout,
     topic: TopicCascade,
     /// None: the value is the payload in the envelope.
@@ -219,6 +221,7 @@ impl Outbox {
             id: Arc::from(config.id.as_str()),
             taken: 0,
             tables: config.tables.clone(),
+            on_update: config.on_update,
             layout,
             topic,
             payload_form,
@@ -233,11 +236,29 @@ impl Outbox {
 
     fn takes<'a>(&self, event: &'a ChangeEvent) -> Option<OutboxChange<'a>> {
         let change = OutboxChange::of(event)?;
-        let matches = |pattern: &OutboxPattern| match change {
-            OutboxChange::Message(message) => pattern.matches_prefix(&message.prefix),
-            OutboxChange::Insert(row) => pattern.matches_table(&row.table.schema, &row.table.name),
+        let is_taken = match change {
+            OutboxChange::Message(message) => self.matches(|pattern| pattern.matches_prefix(&message.prefix)),
+            OutboxChange::Insert(row) => self.is_for(row),
         };
-        (self.tables.is_empty() || self.tables.iter().any(matches)).then_some(change)
+        is_taken.then_some(change)
+    }
+
+    /// Whether it is an UPDATE of one of this processor's outboxes.
+    fn is_updated(&self, event: &ChangeEvent) -> bool {
+        match &event.change {
+            Change::Row(row) if event.selection == Selection::Outbox && row.operation == Operation::Update => {
+                self.is_for(row)
+            }
+            _ => false,
+        }
+    }
+
+    fn is_for(&self, row: &RowChange) -> bool {
+        self.matches(|pattern| pattern.matches_table(&row.table.schema, &row.table.name))
+    }
+
+    fn matches(&self, matches: impl Fn(&OutboxPattern) -> bool) -> bool {
+        self.tables.is_empty() || self.tables.iter().any(matches)
     }
 
     fn record(&mut self, event: &ChangeEvent, change: OutboxChange<'_>) -> Result<Record, Problem> {
@@ -507,9 +528,18 @@ impl Layout {
 }
 
 impl Processor for Outbox {
-    /// Takes messages and inserted rows that the source's `outbox` chose and its own `tables` match; passes everything
-    /// else.
+    /// Takes messages and inserted rows that the source's `outbox` chose and its own `tables` match, and has the say about
+    /// rows that were updated; passes everything else.
     fn process(&mut self, event: ChangeEvent) -> Result<Step, ProcessError> {
+        if self.is_updated(&event) {
+            return match self.on_update {
+                OnUpdate::Skip => Ok(Step::Done(Outcome::Skip(SkipReason::OutboxUpdate))),
+                on_update => {
+                    let problem = Problem::Updated { on_update };
+                    Err(ProcessError::new(event, problem, Outline::default()))
+                }
+            };
+        }
         let Some(change) = self.takes(&event) else {
             return Ok(Step::Pass(event));
         };

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{Chain, ErrorKind, Outcome, ProcessError};
 use crate::config::pattern::OutboxPattern;
 use crate::config::pipeline::{
-    self, Columns, Envelope, HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, PayloadAs, TopicRule,
+    self, Columns, Envelope, HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate, PayloadAs, TopicRule,
 };
 use crate::config::template::Template;
 use crate::event::{Change, ChangeEvent, LogMessage, Operation, RowChange, Selection};
@@ -51,6 +51,7 @@ pub(super) fn outbox() -> pipeline::Outbox {
         payload_schema: None,
         tombstone_on_empty: false,
         strict: false,
+        on_update: OnUpdate::Skip,
     }
 }
 

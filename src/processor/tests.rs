@@ -2,6 +2,7 @@
 
 use super::sample::*;
 use super::*;
+use crate::config::pipeline::{ErrorPolicies, ErrorPolicy, OnUpdate};
 use crate::event::Operation;
 use crate::event::{Origin, Oversized};
 use crate::position::{EventPosition, Lsn, PostgresEventPosition};
@@ -57,6 +58,56 @@ fn other_changes_of_outbox_rows_are_skipped_and_counted() {
             }
         }
     }
+}
+
+#[test]
+fn the_processor_whose_outbox_was_updated_has_the_say() {
+    let of = |table: &str, on_update| pipeline::Outbox {
+        tables: vec![pattern(table)],
+        on_update,
+        ..outbox()
+    };
+    let outboxes = vec![
+        of("a", OnUpdate::Skip),
+        of("b", OnUpdate::Warn),
+        of("c", OnUpdate::Halt),
+        of("*", OnUpdate::Halt),
+    ];
+    let policies = ErrorPolicies {
+        invalid: ErrorPolicy::DeadLetter,
+        unroutable: ErrorPolicy::DeadLetter,
+        rejected: ErrorPolicy::DeadLetter,
+    };
+    let mut chain = chain(outboxes, &sink(None, None));
+    let mut updated =
+        |name: &str, selection| chain.process(row(selection, Operation::Update, &table(name, &[]), None, None));
+    let skipped = updated("a", Selection::Outbox).unwrap();
+    assert_eq!(skipped, Outcome::Skip(SkipReason::OutboxUpdate));
+    for (name, policy, word) in [
+        ("b", ErrorPolicy::Skip, "skip"),
+        ("c", ErrorPolicy::Halt, "warn"),
+        ("d", ErrorPolicy::Halt, "warn"),
+    ] {
+        let error = updated(name, Selection::Outbox).unwrap_err();
+        assert_eq!(error.policy(&policies), policy);
+        assert_eq!(
+            (error.policy_key(), error.skip_reason()),
+            ("on_update", SkipReason::OutboxUpdate)
+        );
+        let text = error.to_string();
+        for part in [
+            format!("outbox row of `public.{name}` at 0"),
+            format!("`on_update: {word}`"),
+        ] {
+            assert!(text.contains(&part), "`{part}`: {text}");
+        }
+    }
+    let error = updated("c", Selection::Table).unwrap_err();
+    assert_eq!(
+        error.policy_key(),
+        "errors.invalid",
+        "an ordinary table's, and without its row"
+    );
 }
 
 #[test]

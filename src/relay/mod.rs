@@ -38,6 +38,7 @@ use crate::telemetry::error_chain;
 use crate::telemetry::status::{PipelineStatus, State};
 
 use in_flight::{Failure, Fate, Ledger, Progress, Unsettled};
+use policy::Repeats;
 use uncommitted::Uncommitted;
 
 pub use policy::{Culprit, HaltError, Refusal};
@@ -132,6 +133,7 @@ pub struct Relay<S> {
     culprit: Option<Culprit>,
     /// What was reported failed; nothing more is sent since.
     failures: Failures,
+    repeats: Repeats,
     /// What waits for a commit, of a sink that commits.
     uncommitted: Option<Uncommitted>,
     /// As the last batch said.
@@ -234,6 +236,7 @@ impl<S: Sink> Relay<S> {
             alone: None,
             culprit,
             failures: Failures::default(),
+            repeats: Repeats::default(),
             uncommitted,
             more_follows: false,
             seen: Instant::now(),

@@ -3,7 +3,10 @@
 //! A dead letter takes its event's place in the order; a skipped event is counted with its batch; a halt takes nothing more
 //! and leaves the position before the culprit.
 
-use std::time::SystemTime;
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
 
 use crate::config::ErrorPolicy;
 use crate::position::EventPosition;
@@ -34,7 +37,7 @@ pub struct Refusal {
 /// An event that may not be passed over.
 #[derive(Debug, thiserror::Error)]
 pub enum HaltError {
-    #[error("{error}; policy errors.{}: halt", error.kind().label())]
+    #[error("{error}; policy {}: halt", error.policy_key())]
     Process { error: ProcessError },
     #[error("event at {at}: {error}; policy errors.rejected: halt")]
     Rejected { at: String, error: DeliveryError },
@@ -44,6 +47,28 @@ pub enum HaltError {
     Unparkable { at: String, reason: Unparkable },
     #[error("dead letter of the event at {at}: {error}; the pipeline stops, since the event would be lost")]
     DeadLetter { at: String, error: DeliveryError },
+}
+
+/// Lines that repeat themselves for each change of a table: when the log last had one, and how many it was spared since.
+#[derive(Debug, Default)]
+pub(super) struct Repeats(HashMap<String, (Instant, u64)>);
+
+impl Repeats {
+    const EVERY: Duration = Duration::from_secs(60);
+
+    /// Whether the log is due a line, and for how many more than this one it stands.
+    fn due(&mut self, of: &str, now: Instant) -> Option<u64> {
+        let Some((last, spared)) = self.0.get_mut(of) else {
+            self.0.insert(of.to_owned(), (now, 0));
+            return Some(0);
+        };
+        if now.duration_since(*last) < Self::EVERY {
+            *spared += 1;
+            return None;
+        }
+        *last = now;
+        Some(std::mem::take(spared))
+    }
 }
 
 impl<S: Sink> Relay<S> {
@@ -91,7 +116,7 @@ impl<S: Sink> Relay<S> {
 
     /// An event that no record could be made of, by its policy.
     pub(super) fn refuse(&mut self, error: ProcessError, commit_time_us: i64) {
-        let policy = error.kind().policy(&self.policies);
+        let policy = error.policy(&self.policies);
         match (policy, &mut self.dead_letters) {
             (ErrorPolicy::DeadLetter, Some(dead_letters)) => match dead_letters.of_event(&error, SystemTime::now()) {
                 Ok(record) => {
@@ -102,8 +127,15 @@ impl<S: Sink> Relay<S> {
                 Err(reason) => self.halt(HaltError::ProcessUnparkable { error, reason }),
             },
             (ErrorPolicy::Skip, _) => {
-                let reason = error.kind().skip_reason();
-                tracing::warn!(at = %error.position, reason = reason.label(), error = %error, "event skipped");
+                let reason = error.skip_reason();
+                let due = match error.repeats() {
+                    true => self.repeats.due(&error.event, Instant::now()),
+                    false => Some(0),
+                };
+                if let Some(spared) = due {
+                    let spared = (spared > 0).then_some(spared);
+                    tracing::warn!(at = %error.position, reason = reason.label(), error = %error, spared, "event skipped");
+                }
                 self.skip(reason);
             }
             (ErrorPolicy::Halt | ErrorPolicy::DeadLetter, _) => self.halt(HaltError::Process { error }),
@@ -181,5 +213,29 @@ impl<S: Sink> Relay<S> {
             }
         }
         self.halted = Some(halt);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_repeat_themselves_are_one_a_minute_of_each_table() {
+        let mut repeats = Repeats::default();
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let asked = [
+            ("a", 0),
+            ("a", 1),
+            ("b", 1),
+            ("a", 59),
+            ("a", 60),
+            ("a", 61),
+            ("b", 121),
+            ("a", 200),
+        ];
+        let due = asked.map(|(table, seconds)| repeats.due(table, after(seconds)));
+        assert_eq!(due, [Some(0), None, Some(0), None, Some(2), None, Some(0), Some(1)]);
     }
 }

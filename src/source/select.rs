@@ -1,13 +1,15 @@
 //! Which of a log's changes are the pipeline's, by the patterns of its file.
 
-use crate::config::{self, NamePattern, PrefixPattern};
-use crate::event::Selection;
+use crate::config::{self, NamePattern, OnUpdate, PrefixPattern};
+use crate::event::{Operation, Selection};
+use crate::skip::SkipReason;
 
 #[derive(Debug, Clone)]
 pub(super) struct Selector {
     prefixes: Vec<PrefixPattern>,
     outbox_tables: Vec<NamePattern>,
     tables: Vec<NamePattern>,
+    on_update: OnUpdate,
 }
 
 impl Selector {
@@ -17,10 +19,11 @@ impl Selector {
             config.outbox.tables.clone(),
             config.tables.clone(),
         )
+        .on_update(config.on_update)
     }
 
     pub(super) fn of_mysql(config: &config::Mysql) -> Self {
-        Self::of(Vec::new(), config.outbox.clone(), config.tables.clone())
+        Self::of(Vec::new(), config.outbox.clone(), config.tables.clone()).on_update(config.on_update)
     }
 
     pub(super) fn of(prefixes: Vec<PrefixPattern>, outbox_tables: Vec<NamePattern>, tables: Vec<NamePattern>) -> Self {
@@ -28,7 +31,27 @@ impl Selector {
             prefixes,
             outbox_tables,
             tables,
+            on_update: OnUpdate::Skip,
         }
+    }
+
+    /// The same with another word on UPDATEs of outboxes.
+    pub(super) fn on_update(self, on_update: OnUpdate) -> Self {
+        Self { on_update, ..self }
+    }
+
+    /// Why a change of an outbox's row is passed over. None: an event, or an UPDATE that is told of: as an event too, but
+    /// without its rows.
+    pub(super) fn passes_over(&self, operation: Operation) -> Option<SkipReason> {
+        match (operation, self.on_update) {
+            (Operation::Update, OnUpdate::Warn | OnUpdate::Halt) => None,
+            _ => SkipReason::of_outbox_row(operation),
+        }
+    }
+
+    /// Whether UPDATEs of outboxes are to be seen.
+    pub(super) fn sees_updates(&self) -> bool {
+        self.on_update != OnUpdate::Skip && !self.outbox_tables.is_empty()
     }
 
     /// Whether a message with this prefix is an outbox message.

@@ -209,7 +209,16 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
     if let Ok(KafkaReading { kafka: Ok(kafka), .. }) = &sink {
         envelope::check_headers(reader, &kafka.envelope, &seen.headers);
     }
-    let (source, processors) = (source?, processors?.unwrap_or_default());
+    let (mut source, processors) = (source?, processors?.unwrap_or_default());
+    if let Some((field, on_update)) = seen.on_update {
+        if !source.selects_outbox_tables() {
+            return Err(reader.refuse(
+                &field,
+                "without effect: expected `outbox.tables` of the source, whose rows can be updated",
+            ));
+        }
+        source.set_on_update(on_update);
+    }
     let spec = Spec {
         source,
         processors,

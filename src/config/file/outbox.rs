@@ -11,8 +11,8 @@ use crate::config::document::Value;
 use crate::config::error::Problem;
 use crate::config::pattern::OutboxPattern;
 use crate::config::pipeline::{
-    Columns, HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, Outbox, PayloadAs, Processor, TimeUnit,
-    TimestampColumn, TopicRule,
+    Columns, HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate, Outbox, PayloadAs, Processor,
+    TimeUnit, TimestampColumn, TopicRule,
 };
 use crate::config::reader::{Field, Mapping, Read, Reader, optional};
 use crate::config::route::{Rewrite, Route};
@@ -26,6 +26,8 @@ pub(super) struct Seen<'n> {
     ids: HashSet<String>,
     pub(super) topics: Vec<FixedTopic<'n>>,
     pub(super) headers: Vec<FixedHeader<'n>>,
+    /// What asks to see UPDATEs of outboxes, and the gravest of what follows.
+    pub(super) on_update: Option<(Field<'n>, OnUpdate)>,
 }
 
 /// Processors with the default id share it in metrics; an id that is written twice is refused.
@@ -148,6 +150,19 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
         reader.boolean(field).and_then(|flag| of_raw(reader, field, raw, flag))
     });
     let strict = optional(mapping.take("strict"), |field| reader.boolean(field));
+    let on_update = optional(mapping.take("on_update"), |field| {
+        let words = [
+            ("skip", OnUpdate::Skip),
+            ("warn", OnUpdate::Warn),
+            ("halt", OnUpdate::Halt),
+        ];
+        let on_update = reader.word(field, &words)?;
+        let gravest = seen.on_update.as_ref().map_or(OnUpdate::Skip, |(_, known)| *known);
+        if on_update > gravest {
+            seen.on_update = Some((field.clone(), on_update));
+        }
+        Ok(on_update)
+    });
     reader.finish(mapping);
     Ok(Outbox {
         id: id?.unwrap_or_else(|| DEFAULT_ID.to_owned()),
@@ -171,6 +186,7 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
         payload_schema: payload_schema?,
         tombstone_on_empty: tombstone_on_empty?.unwrap_or(false),
         strict: strict?.unwrap_or(false),
+        on_update: on_update?.unwrap_or_default(),
     })
 }
 

@@ -43,6 +43,7 @@ pub struct Outbox {
     pub tombstone_on_empty: bool,
     /// Whether a missing field makes an event invalid.
     pub strict: bool,
+    pub on_update: OnUpdate,
 }
 
 /// An event's own topic.
@@ -184,6 +185,18 @@ pub enum HeadersAs {
     Text,
     /// A number or boolean as it is, other text as a JSON string, a null as `null`.
     Json,
+}
+
+/// What becomes of an UPDATE of an outbox's row, which is no event; the later the graver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum OnUpdate {
+    /// It is counted as skipped.
+    #[default]
+    Skip,
+    /// The same, and the log says so.
+    Warn,
+    /// The pipeline ends.
+    Halt,
 }
 
 /// How a raw payload is written.

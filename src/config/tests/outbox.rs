@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::config::pipeline::{
-    HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, PayloadAs, TimeUnit, TimestampColumn, TopicRule,
+    HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate, PayloadAs, Source, TimeUnit, TimestampColumn,
+    TopicRule,
 };
 
 /// A file whose only processor has these keys.
@@ -126,6 +127,40 @@ fn what_debezium_s_converters_write_is_read() {
         (HeadersAs::Text, LeftOut::default())
     );
     assert_eq!((&defaults.key_schema, &defaults.payload_schema), (&None, &None));
+}
+
+#[test]
+fn the_gravest_word_on_updates_is_the_source_s() {
+    let two = |first: &str, second: &str| {
+        let text = outbox_with(&format!("tables: [a]\n{first}\n<second>"));
+        let text = text.replace("    <second>", &format!("  - type: outbox\n    {second}"));
+        text.replace("prefixes: ['*']", "prefixes: ['*'], tables: ['*']")
+    };
+    for (first, second, expected) in [
+        ("strict: false", "strict: false", OnUpdate::Skip),
+        ("on_update: skip", "on_update: skip", OnUpdate::Skip),
+        ("on_update: warn", "strict: false", OnUpdate::Warn),
+        ("on_update: halt", "on_update: warn", OnUpdate::Halt),
+        ("on_update: warn", "on_update: halt", OnUpdate::Halt),
+    ] {
+        let text = two(first, second);
+        let loaded = loaded(&text);
+        let Source::Postgres(postgres) = &loaded.pipeline.source else {
+            panic!("a source of PostgreSQL")
+        };
+        assert_eq!(postgres.on_update, expected, "{text}");
+    }
+    let line = violation(&outbox_with("on_update: warn"));
+    assert!(
+        line.contains("on_update: without effect: expected `outbox.tables`"),
+        "{line}"
+    );
+    loaded(&outbox_with("on_update: skip"));
+    let line = violation(&outbox_with("on_update: fatal"));
+    assert!(
+        line.contains("on_update: expected `skip` or `warn` or `halt`"),
+        "{line}"
+    );
 }
 
 #[test]

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::event::Selection;
+use crate::event::{Operation, Selection};
+use crate::skip::SkipReason;
 use crate::source::select::Selector;
 
 use super::rows::{DescribedTable, Flavor, PlanError, TableMap, TableMapError, TablePlan};
@@ -97,6 +98,11 @@ impl Tables {
             return None;
         }
         self.selector.table(schema, table)
+    }
+
+    /// Why a change of an outbox's row is passed over; None: it is not.
+    pub(super) fn passes_over(&self, operation: Operation) -> Option<SkipReason> {
+        self.selector.passes_over(operation)
     }
 
     /// Takes a description from the log.

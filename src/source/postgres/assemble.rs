@@ -298,9 +298,12 @@ impl Assembler {
                     return Ok(());
                 };
                 let (table, selection) = self.choice(start, *relation)?;
-                match (selection, SkipReason::of_outbox_row(*operation)) {
+                match (selection, self.selector.passes_over(*operation)) {
                     (None, _) => self.skip(SkipReason::UnlistedTable),
                     (Some(Selection::Outbox), Some(reason)) => self.skip(reason),
+                    (Some(Selection::Outbox), None) if *operation == Operation::Update => {
+                        self.updated(start, index, table);
+                    }
                     (Some(selection), _) => {
                         let origin = Origin::Table(format!("{}.{}", table.schema, table.name));
                         self.event(start, Some(index), sent_us, selection, oversized(origin));
@@ -395,15 +398,33 @@ impl Assembler {
         }
     }
 
+    /// Tells of an UPDATE of an outbox.
+    fn updated(&mut self, lsn: Lsn, index: u32, table: Arc<Table>) {
+        let change = Change::Row(RowChange {
+            operation: Operation::Update,
+            table,
+            before: None,
+            after: None,
+        });
+        self.event(lsn, Some(index), 0, Selection::Outbox, change);
+    }
+
     fn change(&mut self, lsn: Lsn, index: u32, relation: u32, parts: RowParts) -> Result<(), PostgresError> {
         let (table, selection) = self.choice(lsn, relation)?;
         let Some(selection) = selection else {
             self.skip(SkipReason::UnlistedTable);
             return Ok(());
         };
-        if let (Selection::Outbox, Some(reason)) = (selection, SkipReason::of_outbox_row(parts.operation)) {
-            self.skip(reason);
-            return Ok(());
+        match (selection, self.selector.passes_over(parts.operation)) {
+            (Selection::Outbox, Some(reason)) => {
+                self.skip(reason);
+                return Ok(());
+            }
+            (Selection::Outbox, None) if parts.operation == Operation::Update => {
+                self.updated(lsn, index, table);
+                return Ok(());
+            }
+            _ => {}
         }
         let wrong = |source| PostgresError::Row { lsn, source };
         let before = parts.old.map(|old| old.row(&table)).transpose().map_err(wrong)?;

@@ -101,9 +101,14 @@ pub enum PostgresError {
     )]
     PublicationLacksInserts { publication: String },
     #[error(
-        "publication `{publication}` would publish UPDATE or DELETE of {tables}, which has no replica identity: the application's own statements would fail; ALTER TABLE ... REPLICA IDENTITY, or add a primary key"
+        "publication `{publication}` would publish UPDATE or DELETE of {tables}, which has no replica identity: the application's own statements would fail; ALTER TABLE ... REPLICA IDENTITY, or add a primary key{alternative}"
     )]
-    NoReplicaIdentity { publication: String, tables: String },
+    NoReplicaIdentity {
+        publication: String,
+        tables: String,
+        /// Another way out, if there is one.
+        alternative: &'static str,
+    },
     #[error(
         "replication slot `{slot}` does not exist and may not be made (create: false): SELECT pg_create_logical_replication_slot('{slot}', 'pgoutput')"
     )]

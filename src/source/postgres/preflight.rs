@@ -96,6 +96,10 @@ async fn look(
             Err(error) => findings.push(Finding::bad("publication", error_chain(&error))),
         },
     }
+    if let Some(reason) = publication::sees_no_updates(&control, config, &selector).await? {
+        let text = format!("`on_update` has no effect: {reason}");
+        findings.push(Finding::warning("publication", text));
+    }
     slot(&control, config, findings).await
 }
 

@@ -54,6 +54,9 @@ pub(super) async fn ensure(
             );
         }
     }
+    if let Some(reason) = sees_no_updates(control, config, selector).await? {
+        tracing::warn!(reason, "`on_update` has no effect");
+    }
     match compare(control, config, selector).await {
         // A table that came while the pipeline ran; the stream of the others goes on.
         Err(error @ PostgresError::PublicationLacksTables { .. }) if again => {
@@ -117,6 +120,24 @@ pub(super) async fn compare(
     })
 }
 
+/// Why UPDATEs of outboxes do not arrive, where the pipeline asks for them and the publication leaves them out.
+pub(super) async fn sees_no_updates(
+    control: &Control,
+    config: &config::Postgres,
+    selector: &Selector,
+) -> Result<Option<String>, PostgresError> {
+    let name = &config.publication;
+    let publication = control.publication(name).await?;
+    let is_blind = selector.sees_updates() && publication.is_some_and(|publication| !publication.updates);
+    Ok(is_blind.then(|| {
+        format!(
+            "publication `{name}` does not publish UPDATE: once each of its tables has a primary key or another replica \
+             identity, ALTER PUBLICATION {} SET (publish = 'insert, update')",
+            quote_identifier(name)
+        )
+    }))
+}
+
 /// The database's tables that a pattern names. Partitions count through their root.
 async fn listed(control: &Control, selector: &Selector) -> Result<Vec<TableFacts>, PostgresError> {
     if !selector.has_tables() {
@@ -132,19 +153,25 @@ fn create_statement(name: &str, selector: &Selector, tables: &[TableFacts]) -> R
     if tables.is_empty() {
         return Ok(statement);
     }
-    let publish = if selector.has_ordinary_tables() {
+    let publish = match (selector.has_ordinary_tables(), selector.sees_updates()) {
+        (true, _) => "insert, update, delete, truncate",
+        (false, true) => "insert, update",
+        // Nothing but INSERTs is an event of an outbox, and publishing more asks a replica identity of the table.
+        (false, false) => "insert",
+    };
+    if publish != "insert" {
         let unidentified: Vec<_> = tables.iter().filter(|table| !table.identified).cloned().collect();
         if !unidentified.is_empty() {
             return Err(PostgresError::NoReplicaIdentity {
                 publication: name.to_owned(),
                 tables: names(&unidentified),
+                alternative: match selector.has_ordinary_tables() {
+                    true => "",
+                    false => ", or leave `on_update` of the outbox processors at skip",
+                },
             });
         }
-        "insert, update, delete, truncate"
-    } else {
-        // Nothing but INSERTs is an event of an outbox, and publishing more asks a replica identity of the table.
-        "insert"
-    };
+    }
     statement.push_str(&format!(
         " FOR TABLE {} WITH (publish = '{publish}', publish_via_partition_root = true)",
         names(tables)

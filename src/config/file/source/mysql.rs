@@ -8,7 +8,7 @@ use crate::config::dsn::MysqlDsn;
 use crate::config::error::Problem;
 use crate::config::file::read_patterns;
 use crate::config::pattern::NamePattern;
-use crate::config::pipeline::{GtidStart, Mysql, MysqlStart};
+use crate::config::pipeline::{GtidStart, Mysql, MysqlStart, OnUpdate};
 use crate::config::reader::{Field, Mapping, Read, Reader, optional};
 
 const DSN: &str = "a URL (`mysql://user:password@host:3306/database`)";
@@ -38,6 +38,8 @@ pub(super) fn read(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -
         max_message_bytes: common.max_message_bytes,
         tables,
         outbox,
+        // What the processors say is known later.
+        on_update: OnUpdate::default(),
         start: start?.unwrap_or(MysqlStart::Earliest),
     };
     refused.into_iter().collect::<Read<()>>()?;

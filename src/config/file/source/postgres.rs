@@ -5,7 +5,7 @@ use crate::config::document::Value;
 use crate::config::dsn::PostgresDsn;
 use crate::config::file::read_patterns;
 use crate::config::pattern::{NamePattern, PrefixPattern};
-use crate::config::pipeline::{OutboxSelection, Postgres, Start};
+use crate::config::pipeline::{OnUpdate, OutboxSelection, Postgres, Start};
 use crate::config::reader::{Field, Read, Reader, optional};
 use crate::position::Lsn;
 
@@ -48,6 +48,8 @@ pub(super) fn read(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Postgres>
         max_message_bytes: common.max_message_bytes,
         tables,
         outbox,
+        // What the processors say is known later.
+        on_update: OnUpdate::default(),
         start: start?.unwrap_or(Start::Earliest),
     };
     server_id?;

@@ -107,11 +107,16 @@ impl Assembler {
             Err(Missing::Failed(failure)) => return Err(self.unplanned(&name, failure)),
         };
         let operation = operation(rows.head.kind);
-        if let (Selection::Outbox, Some(reason)) = (selection, SkipReason::of_outbox_row(operation)) {
+        if selection == Selection::Outbox && operation != Operation::Insert {
             let count = count_rows(&plan, rows.head.kind, &rows.body);
             let count = count.map_err(|source| self.unreadable(group, &name, source))?;
-            self.skip_rows(group, &name, count, reason);
-            return Ok(());
+            return match self.tables.passes_over(operation) {
+                Some(reason) => {
+                    self.skip_rows(group, &name, count, reason);
+                    Ok(())
+                }
+                None => self.tell_of_rows(group, &name, count, operation, plan.table()),
+            };
         }
         let walk = Rows::new(&plan, rows.head.kind, rows.body);
         let mut walk = walk.map_err(|source| self.unreadable(group, &name, source))?;
@@ -171,6 +176,31 @@ impl Assembler {
         let ahead = group.rows_done_ahead(table).min(count);
         group.count(table, count);
         self.held.skip(reason, count - ahead);
+    }
+
+    /// Makes events of rows that are only told of.
+    fn tell_of_rows(
+        &mut self,
+        group: &mut Group,
+        name: &Arc<str>,
+        count: u64,
+        operation: Operation,
+        table: &Arc<Table>,
+    ) -> Result<(), MysqlError> {
+        let ahead = group.rows_done_ahead(name).min(count);
+        group.count(name, ahead);
+        self.held.pass_over(ahead);
+        for index in ahead..count {
+            let index = u32::try_from(index).unwrap_or(u32::MAX);
+            self.push(
+                group,
+                name,
+                Selection::Outbox,
+                index,
+                bare(operation, Arc::clone(table)),
+            )?;
+        }
+        Ok(())
     }
 
     fn push(
@@ -237,16 +267,23 @@ impl Assembler {
             self.held.skip(SkipReason::UnlistedTable, 1);
             return Ok(());
         };
-        if self.passes_one(group, &name, selection, operation(head.kind)) {
+        let operation = operation(head.kind);
+        if self.passes_one(group, &name, selection, operation) {
             return Ok(());
         }
-        let change = self.oversized_change(&name, bytes);
+        let change = match (selection, operation) {
+            (Selection::Outbox, Operation::Update) => {
+                let (schema, table) = name.split_once('.').unwrap_or(("", &name));
+                bare(operation, table_without_columns(schema, table))
+            }
+            _ => self.oversized_change(&name, bytes),
+        };
         self.push(group, &name, selection, 0, change)
     }
 
     /// Counts a row that is no event, or was done before. False: it is the next event.
     fn passes_one(&mut self, group: &mut Group, table: &Arc<str>, selection: Selection, operation: Operation) -> bool {
-        if let (Selection::Outbox, Some(reason)) = (selection, SkipReason::of_outbox_row(operation)) {
+        if let (Selection::Outbox, Some(reason)) = (selection, self.tables.passes_over(operation)) {
             self.skip_rows(group, table, 1, reason);
             return true;
         }
@@ -267,14 +304,17 @@ impl Assembler {
     }
 
     /// A change whose rows the log does not hold.
-    fn statement_form(&mut self, group: &Group, verb: Verb, target: Option<&TableName>) -> Result<(), MysqlError> {
+    fn statement_form(&mut self, group: &mut Group, verb: Verb, target: Option<&TableName>) -> Result<(), MysqlError> {
         if group.done {
             return Ok(());
         }
         let selected = target.and_then(|table| Some((table, self.tables.selection_of_name(table)?)));
         match (selected, verb) {
             // Only INSERTs are an outbox's events.
-            (Some((_, Selection::Outbox)), Verb::Update) => self.held.skip(SkipReason::OutboxUpdate, 1),
+            (Some((table, Selection::Outbox)), Verb::Update) => match self.tables.passes_over(Operation::Update) {
+                Some(reason) => self.held.skip(reason, 1),
+                None => return self.bare_change(group, Selection::Outbox, table, Operation::Update),
+            },
             (Some((_, Selection::Outbox)), Verb::Delete) => self.held.skip(SkipReason::OutboxDelete, 1),
             (Some((table, _)), verb) => {
                 if !self.is_accepted() {
@@ -310,27 +350,25 @@ impl Assembler {
     /// TRUNCATE comes as a statement always.
     fn truncate(&mut self, group: &mut Group, table: &TableName) -> Result<(), MysqlError> {
         let selection = self.tables.selection_of_name(table).filter(|_| !group.done);
-        let Some(selection) = selection else {
-            return Ok(());
-        };
+        match selection {
+            Some(selection) => self.bare_change(group, selection, table, Operation::Truncate),
+            None => Ok(()),
+        }
+    }
+
+    /// A change of a table of which the log says neither its columns nor any row.
+    fn bare_change(
+        &mut self,
+        group: &mut Group,
+        selection: Selection,
+        table: &TableName,
+        operation: Operation,
+    ) -> Result<(), MysqlError> {
         let name: Arc<str> = table.to_string().into();
-        if self.passes_one(group, &name, selection, Operation::Truncate) {
+        if self.passes_one(group, &name, selection, operation) {
             return Ok(());
         }
-        // The log does not say what columns it has, and there is no row.
-        let table = Table {
-            database: table.schema.clone(),
-            schema: table.schema.clone(),
-            name: table.name.clone(),
-            columns: Vec::new(),
-            keyed: false,
-        };
-        let change = Change::Row(RowChange {
-            operation: Operation::Truncate,
-            table: Arc::new(table),
-            before: None,
-            after: None,
-        });
+        let change = bare(operation, table_without_columns(&table.schema, &table.name));
         self.push(group, &name, selection, 0, change)
     }
 
@@ -375,6 +413,26 @@ impl Assembler {
             },
         }
     }
+}
+
+/// A change without its rows.
+fn bare(operation: Operation, table: Arc<Table>) -> Change {
+    Change::Row(RowChange {
+        operation,
+        table,
+        before: None,
+        after: None,
+    })
+}
+
+fn table_without_columns(schema: &str, name: &str) -> Arc<Table> {
+    Arc::new(Table {
+        database: schema.to_owned(),
+        schema: schema.to_owned(),
+        name: name.to_owned(),
+        columns: Vec::new(),
+        keyed: false,
+    })
 }
 
 fn operation(kind: RowsKind) -> Operation {

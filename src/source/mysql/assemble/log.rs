@@ -194,12 +194,20 @@ impl Log {
             body.extend(1_u16.to_le_bytes());
             body.extend(2_u16.to_le_bytes());
             body.extend([1, 0xFF]);
+            let is_update = *kind == EventKind::UPDATE_ROWS;
+            if is_update {
+                body.push(0xFF);
+            }
             for _ in 0..*count {
                 self.row += 1;
+                if is_update {
+                    body.push(0);
+                    body.extend(0_i32.to_le_bytes());
+                }
                 body.push(0);
                 body.extend(self.row.to_le_bytes());
-                let outbox_delete = *table == Table::Outbox && *kind == EventKind::DELETE_ROWS;
-                if *table != Table::Other && !outbox_delete {
+                let no_event = *table == Table::Outbox && *kind != EventKind::WRITE_ROWS;
+                if *table != Table::Other && !no_event {
                     seen.push(self.row);
                 }
             }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::log::{COMMIT_US, Item, Log, NAMINGS, Naming, Plain, Rows as LogRows, Table as LogTable, query};
 use super::*;
-use crate::config::NamePattern;
+use crate::config::{NamePattern, OnUpdate};
 use crate::event::{Change, Operation, Selection};
 use crate::row::Value;
 use crate::skip::SkipReason;
@@ -99,7 +99,11 @@ fn numbers(batches: &[LogBatch]) -> Vec<i32> {
 
 fn rows() -> impl Strategy<Value = Vec<LogRows>> {
     let table = prop_oneof![Just(LogTable::Outbox), Just(LogTable::Orders), Just(LogTable::Other)];
-    let kind = prop_oneof![3 => Just(EventKind::WRITE_ROWS), 1 => Just(EventKind::DELETE_ROWS)];
+    let kind = prop_oneof![
+        3 => Just(EventKind::WRITE_ROWS),
+        1 => Just(EventKind::UPDATE_ROWS),
+        1 => Just(EventKind::DELETE_ROWS),
+    ];
     let rows = (table, kind, 1..4_u8).prop_map(|(table, kind, count)| LogRows { table, kind, count });
     prop::collection::vec(rows, 0..5)
 }
@@ -290,6 +294,62 @@ fn another_choice_of_tables_does_not_shift_what_is_done() {
         }
         let batch = one_batch(&mut assembler);
         assert_eq!(numbers(&[batch]), [4, 6, 7], "{naming:?}");
+    }
+}
+
+#[test]
+fn updates_of_an_outbox_are_told_of_without_their_rows_wherever_reading_begins() {
+    let updates = LogRows {
+        kind: EventKind::UPDATE_ROWS,
+        ..inserts(LogTable::Outbox, 3)
+    };
+    let items = [
+        one_transaction(vec![
+            inserts(LogTable::Outbox, 1),
+            updates,
+            inserts(LogTable::Outbox, 1),
+        ]),
+        Item::Statement("UPDATE outbox SET n = 1".to_owned()),
+    ];
+    for naming in NAMINGS {
+        let log = Log::new(naming, &items);
+        let read = |from: &MysqlPosition| {
+            let pattern = |text| vec![NamePattern::parse(text).unwrap()];
+            let selector = Selector::of(Vec::new(), pattern("s.outbox"), Vec::new()).on_update(OnUpdate::Warn);
+            let mut assembler = Assembler::new(selector, from.clone(), options(ALL));
+            for event in log.send(from) {
+                apply(&mut assembler, event).unwrap();
+            }
+            one_batch(&mut assembler)
+        };
+        let ids = |events: &[ChangeEvent]| {
+            events
+                .iter()
+                .map(|event| event.position.to_string())
+                .collect::<Vec<_>>()
+        };
+        let all = read(&log.beginning());
+        assert_eq!(all.skipped.total(), 0);
+        let operations = all.events.iter().map(|event| match &event.change {
+            Change::Row(row) => {
+                assert_eq!((row.table.schema.as_str(), row.table.name.as_str()), ("s", "outbox"));
+                let has_rows = row.before.is_some() || row.after.is_some();
+                assert_eq!(has_rows, row.operation == Operation::Insert);
+                row.operation
+            }
+            other => panic!("a row: {other:?}"),
+        });
+        let (insert, update) = (Operation::Insert, Operation::Update);
+        assert_eq!(
+            operations.collect::<Vec<_>>(),
+            [insert, update, update, update, insert, update],
+            "{naming:?}"
+        );
+        // Behind the last there is no more.
+        for (at, event) in all.events.iter().enumerate().take(all.events.len() - 1) {
+            let rest = read(&saved(&all.end.after(&event.position)));
+            assert_eq!(ids(&rest.events), ids(&all.events[at + 1..]), "{naming:?}");
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use bytes::{BufMut, BytesMut};
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::{NamePattern, PrefixPattern};
+use crate::config::{NamePattern, OnUpdate, PrefixPattern};
 
 const SENT_US: i64 = 77;
 const RELATION: u32 = 4711;
@@ -33,6 +33,7 @@ enum Kind {
     ForeignMessage,
     Row,
     OutboxRow,
+    OutboxUpdate,
     OutboxDelete,
     TruncateBoth,
 }
@@ -43,6 +44,7 @@ fn selector() -> Selector {
         vec![NamePattern::parse("s.outbox").unwrap()],
         vec![NamePattern::parse("s.t").unwrap()],
     )
+    .on_update(OnUpdate::Halt)
 }
 
 fn start() -> PostgresPosition {
@@ -100,6 +102,12 @@ fn change(kind: Kind, lsn: Lsn) -> Bytes {
         Kind::Row | Kind::OutboxRow => payload(|out| {
             out.put_u8(b'I');
             out.put_u32(if kind == Kind::Row { RELATION } else { OUTBOX_RELATION });
+            out.put_u8(b'N');
+            tuple(out);
+        }),
+        Kind::OutboxUpdate => payload(|out| {
+            out.put_u8(b'U');
+            out.put_u32(OUTBOX_RELATION);
             out.put_u8(b'N');
             tuple(out);
         }),
@@ -192,6 +200,7 @@ fn logs() -> impl Strategy<Value = Vec<Unit>> {
         Kind::ForeignMessage,
         Kind::Row,
         Kind::OutboxRow,
+        Kind::OutboxUpdate,
         Kind::OutboxDelete,
         Kind::TruncateBoth,
     ]);
@@ -350,15 +359,21 @@ fn a_changed_selection_does_not_shift_the_count() {
 
 #[test]
 fn what_is_none_of_ours_is_counted_by_its_reason() {
-    let kinds = [Kind::ForeignMessage, Kind::OutboxDelete, Kind::TruncateBoth, Kind::Row];
+    let kinds = [
+        Kind::ForeignMessage,
+        Kind::OutboxUpdate,
+        Kind::OutboxDelete,
+        Kind::TruncateBoth,
+        Kind::Row,
+    ];
     let changes = kinds
         .iter()
         .zip(1..)
         .map(|(kind, lsn)| (Lsn(lsn * 10), *kind))
         .collect();
     let units = [Unit::Transaction {
-        commit: Lsn(50),
-        end: Lsn(58),
+        commit: Lsn(60),
+        end: Lsn(68),
         changes,
     }];
     let mut assembler = Assembler::new(
@@ -372,10 +387,33 @@ fn what_is_none_of_ours_is_counted_by_its_reason() {
     let expected = [
         (SkipReason::ForeignPrefix, 1),
         (SkipReason::UnlistedTable, 2),
+        (SkipReason::OutboxUpdate, 1),
         (SkipReason::OutboxDelete, 1),
         (SkipReason::OutboxTruncate, 1),
     ];
     assert_eq!(batch.skipped, SkipCounts::from(expected));
+}
+
+#[test]
+fn an_update_of_an_outbox_can_be_told_of_without_its_rows() {
+    let units = [Unit::Transaction {
+        commit: Lsn(50),
+        end: Lsn(58),
+        changes: vec![(Lsn(10), Kind::OutboxUpdate), (Lsn(20), Kind::OutboxDelete)],
+    }];
+    let mut assembler = Assembler::new("d", selector(), start());
+    feed(&mut assembler, &units, usize::MAX, |_| {});
+    let batch = assembler.take_batch().unwrap();
+    assert_eq!(batch.skipped, SkipCounts::from([(SkipReason::OutboxDelete, 1)]));
+    let [event] = &batch.events[..] else {
+        panic!("one event")
+    };
+    let Change::Row(row) = &event.change else {
+        panic!("a row")
+    };
+    assert_eq!((row.operation, row.table.name.as_str()), (Operation::Update, "outbox"));
+    assert!(row.before.is_none() && row.after.is_none());
+    assert_eq!(event.selection, Selection::Outbox);
 }
 
 #[test]
