@@ -128,6 +128,15 @@ fn validate_of_a_good_file_ends_with_0_and_names_it_on_stdout() {
 }
 
 #[test]
+fn schema_prints_the_json_schema_of_pipeline_files() {
+    let ended = tailpost(["schema"]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
+    let schema: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    assert!(schema["properties"]["spec"].is_object());
+}
+
+#[test]
 fn wrong_usage_ends_with_2_and_help_of_each_command_has_an_example() {
     for arguments in [
         &["rnu"][..],
@@ -140,7 +149,7 @@ fn wrong_usage_ends_with_2_and_help_of_each_command_has_an_example() {
         assert_eq!((ended.code, ended.stdout.as_str()), (2, ""), "{arguments:?}");
         assert!(ended.stderr.contains("--help"), "{arguments:?}: {}", ended.stderr);
     }
-    for command in ["run", "validate", "check", "demo"] {
+    for command in ["run", "validate", "check", "schema", "demo"] {
         let ended = tailpost([command, "--help"]);
         assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
         assert!(

@@ -8,6 +8,7 @@ mod convert;
 mod demo;
 mod position;
 mod run;
+mod schema;
 mod validate;
 
 use std::path::PathBuf;
@@ -50,6 +51,11 @@ enum Command {
         after_help = "Example:\n  tailpost check pipelines/orders-postgres.yaml\n\nExit code 0: the pipelines can run; 1: something is in the way; 2: bad configuration."
     )]
     Check(check::CheckArguments),
+    /// Print the JSON Schema of pipeline files, with which editors complete and check them.
+    #[command(
+        after_help = "Example:\n  tailpost schema > tailpost.schema.json\n\nThen, as the first line of a pipeline file:\n  # yaml-language-server: $schema=tailpost.schema.json"
+    )]
+    Schema,
     /// Show, move or set the position that a pipeline goes on from.
     Position(position::PositionArguments),
     /// Make a pipeline file of another connector's configuration.
@@ -79,6 +85,7 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments),
         Command::Validate(arguments) => validate::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Schema => schema::run(),
         Command::Position(arguments) => position::run(arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
