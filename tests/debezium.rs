@@ -1,36 +1,26 @@
-//! The same rows as Debezium's event router had, and the same records as it made of them.
+//! The same rows as Debezium's event router had, by its connector's configuration as `tailpost convert` makes a pipeline of it, and
+//! the same records as it made of them.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use mysql::prelude::Queryable;
+use postgres::config::Host;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::support::TestBed;
+use crate::support::any_bed::ANY_OUTBOX;
+use crate::support::cli::tailpost_reading;
 use crate::support::kafka::Record;
 use crate::support::mysql::Flavor;
 use crate::support::mysql_bed::MysqlBed;
 use crate::support::plot::Plot;
 use crate::support::relay::Relay;
 
-/// What the router does by its defaults, under topics of the test's own.
-const ROUTER: &str = "raw_payload: true, keep_empty_key: true, on_null: keep, \
-    columns: {aggregate_type: aggregatetype, aggregate_id: aggregateid, event_type: type<columns>}, \
-    header_names: {event_id: id, aggregate_type: null, aggregate_id: null, event_type: null}";
-const BY_AGGREGATE_TYPE: &str = "route: {by: aggregatetype, regex: '(.*)', replacement: '<name>.outbox.event.${1}'}";
-/// `JsonConverter` for keys and values, without schemas.
-const JSON: &str = "key_as: json, payload_as: json_string";
-/// The same where the payload is expanded.
-const EXPANDED: &str = "key_as: json, payload_as: expanded, drop_empty_arrays: true";
-
-const PIPELINE: &str = "
-apiVersion: tailpost/v1
-kind: Pipeline
-metadata: {name: <name>}
-spec:
-  source: {type: <type>, config: {<source>, outbox: {<chosen>}}}
-  processors: [{type: outbox, <router>}]
-  sinks: [{type: kafka, config: {id: k1, brokers: '<brokers>'}}]
-  errors: {unroutable: skip}
+/// The worker in which the golden records were made.
+const WORKER: &str = "key.converter=org.apache.kafka.connect.storage.StringConverter
+value.converter=org.apache.kafka.connect.storage.StringConverter
 ";
 
 #[derive(Deserialize)]
@@ -41,6 +31,7 @@ struct Golden {
 #[derive(Deserialize)]
 struct Case {
     case: String,
+    connector: Map<String, Value>,
     ddl: Vec<String>,
     sql: Vec<String>,
     records: Vec<GoldenRecord>,
@@ -54,7 +45,7 @@ struct GoldenRecord {
     key: Option<Hex>,
     value: Option<Hex>,
     headers: Vec<(String, Option<Hex>)>,
-    timestamp_ms: serde_json::Value,
+    timestamp_ms: Value,
 }
 
 #[derive(Deserialize)]
@@ -144,16 +135,26 @@ fn arrived(records: &[Record], own: &str, expected: &Partitions) -> Partitions {
     partitions
 }
 
-/// The pipeline's text for a case, with what its connector's options become.
-fn pipeline(chosen: &str, router: &str, columns: &str) -> String {
-    let route = if router.contains("route:") {
-        ""
-    } else {
-        BY_AGGREGATE_TYPE
-    };
-    let router = [ROUTER, route, router].into_iter().filter(|part| !part.is_empty());
-    let router = router.collect::<Vec<_>>().join(", ").replace("<columns>", columns);
-    PIPELINE.replace("<chosen>", chosen).replace("<router>", &router)
+/// The pipeline of a case's connector, which these options put into the test's own place.
+fn converted(plot: &Plot, case: &Case, place: &[(&str, String)]) -> String {
+    const REPLACEMENT: &str = "transforms.outbox.route.topic.replacement";
+    let mut connector = case.connector.clone();
+    let replacement = connector.get(REPLACEMENT).and_then(Value::as_str);
+    let replacement = replacement.unwrap_or("outbox.event.${routedByValue}");
+    let replacement = format!("{}.{replacement}", plot.name);
+    connector.insert(REPLACEMENT.to_owned(), replacement.into());
+    for (option, value) in place {
+        connector.insert((*option).to_owned(), value.clone().into());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let worker = folder.path().join("worker.properties");
+    fs::write(&worker, format!("{WORKER}bootstrap.servers={}\n", plot.kafka.brokers)).unwrap();
+    let connector = serde_json::to_string(&connector).unwrap();
+    let worker = worker.to_str().unwrap();
+    let ended = tailpost_reading(&connector, ["convert", "debezium", "-", "--worker", worker]);
+    assert!(ended.stdout.contains("apiVersion"), "{}", ended.stderr);
+    // One of the rows has no topic here.
+    format!("{}  errors: {{unroutable: skip}}\n", ended.stdout)
 }
 
 fn assert_same(plot: &Plot, mut relay: Relay, case: &Case, write: impl FnOnce()) {
@@ -175,14 +176,10 @@ fn assert_same(plot: &Plot, mut relay: Relay, case: &Case, write: impl FnOnce())
     assert_eq!(arrived, expected, "{}", case.case);
 }
 
-fn same_on_postgres(name: &str, router: &str, columns: &str, change: impl FnOnce(&mut Case)) {
+fn same_on_postgres(name: &str, change: impl FnOnce(&mut Case)) {
     let mut case = case(name);
     change(&mut case);
     let bed = TestBed::new();
-    let chosen = match case.ddl.is_empty() {
-        true => format!("prefixes: [{name}]"),
-        false => format!("tables: [public.{name}]"),
-    };
     let run = |statements: &[String]| {
         let mut app = bed.app();
         for statement in statements {
@@ -191,11 +188,25 @@ fn same_on_postgres(name: &str, router: &str, columns: &str, change: impl FnOnce
         }
     };
     run(&case.ddl);
-    let relay = bed.relay(&pipeline(&chosen, router, columns));
+    let url: postgres::Config = bed.postgres.url.parse().unwrap();
+    let Host::Tcp(host) = &url.get_hosts()[0] else {
+        panic!("a server by TCP: {}", bed.postgres.url)
+    };
+    let place = [
+        ("database.hostname", host.clone()),
+        ("database.port", url.get_ports()[0].to_string()),
+        ("database.user", url.get_user().unwrap().to_owned()),
+        ("database.dbname", bed.name.clone()),
+        ("database.password", "${env:TAILPOST_TEST_PASSWORD}".to_owned()),
+        ("slot.name", bed.slot.clone()),
+        ("publication.name", bed.publication.clone()),
+    ];
+    let relay = bed.relay(&converted(&bed, &case, &place));
+    let relay = relay.env("TAILPOST_TEST_PASSWORD", &bed.password());
     assert_same(&bed, relay, &case, || run(&case.sql));
 }
 
-fn same_on_mysql(name: &str, router: &str, columns: &str, change: impl FnOnce(&mut Case)) {
+fn same_on_mysql(name: &str, change: impl FnOnce(&mut Case)) {
     let mut case = case(name);
     change(&mut case);
     let bed = MysqlBed::new(Flavor::Mysql);
@@ -207,7 +218,22 @@ fn same_on_mysql(name: &str, router: &str, columns: &str, change: impl FnOnce(&m
         }
     };
     run(&case.ddl);
-    let relay = bed.relay(&pipeline(&format!("tables: [<name>.{name}]"), router, columns));
+    let url = mysql::Opts::from_url(&bed.database.mysql.url).unwrap();
+    let place = [
+        ("database.hostname", url.get_ip_or_hostname().into_owned()),
+        ("database.port", url.get_tcp_port().to_string()),
+        ("database.user", url.get_user().unwrap().to_owned()),
+        ("database.password", "${env:TAILPOST_TEST_PASSWORD}".to_owned()),
+        ("table.include.list", format!("{}.{name}", bed.name)),
+    ];
+    let pipeline = converted(&bed, &case, &place);
+    // Only what comes from now on: the shared server's log is long. An id of this reader's own, on a server that others read.
+    let own = |line: &str| match line.trim_start().split(':').next() {
+        Some("server_id") => "      start: <start>\n".to_owned(),
+        _ => format!("{line}\n"),
+    };
+    let pipeline: String = pipeline.lines().map(own).collect();
+    let relay = bed.relay(&pipeline).env("TAILPOST_TEST_PASSWORD", &bed.password());
     assert_same(&bed, relay, &case, || run(&case.sql));
 }
 
@@ -215,30 +241,27 @@ fn as_it_is(_: &mut Case) {}
 
 #[test]
 fn a_jsonb_payload_is_what_the_server_prints() {
-    same_on_postgres("p01", "", "", as_it_is);
+    same_on_postgres("p01", as_it_is);
 }
 
 #[test]
 fn blank_payloads_are_tombstones_on_request() {
-    same_on_postgres("p02", "tombstone_on_empty: true", "", as_it_is);
+    same_on_postgres("p02", as_it_is);
 }
 
 #[test]
 fn integers_are_keys_and_ids_in_decimal_digits() {
-    same_on_postgres("p04", "", "", as_it_is);
+    same_on_postgres("p04", as_it_is);
 }
 
 #[test]
 fn the_json_converter_quotes_keys_and_payloads() {
-    same_on_postgres("p06", JSON, "", as_it_is);
+    same_on_postgres("p06", as_it_is);
 }
 
 #[test]
 fn the_json_converter_puts_schemas_around() {
-    let key = r#"{"type": "string", "optional": true}"#;
-    let payload = r#"{"type": "string", "optional": true, "name": "io.debezium.data.Json", "version": 1}"#;
-    let schemas = format!("{JSON}, key_schema: '{key}', payload_schema: '{payload}'");
-    same_on_postgres("p07", &schemas, "", as_it_is);
+    same_on_postgres("p07", as_it_is);
 }
 
 /// Debezium's task ended at these rows, which `errors.tolerance` then lost.
@@ -262,7 +285,7 @@ fn with_what_cannot_be_expanded_there(case: &mut Case) {
             key: Some(Hex::of(&format!("\"{number}\""))),
             value: Some(Hex::of(value)),
             headers: vec![("id".to_owned(), Some(Hex::of(&id)))],
-            timestamp_ms: serde_json::Value::Null,
+            timestamp_ms: Value::Null,
         };
         case.records.insert(before, record);
     }
@@ -270,39 +293,35 @@ fn with_what_cannot_be_expanded_there(case: &mut Case) {
 
 #[test]
 fn payloads_are_expanded() {
-    let without_nulls = format!("{EXPANDED}, drop_null_members: true");
-    same_on_postgres("p08", &without_nulls, "", with_what_cannot_be_expanded_there);
-    same_on_postgres("p10", EXPANDED, "", with_what_cannot_be_expanded_there);
+    same_on_postgres("p08", with_what_cannot_be_expanded_there);
+    same_on_postgres("p10", with_what_cannot_be_expanded_there);
 }
 
 #[test]
 fn payloads_in_messages_are_expanded() {
-    same_on_postgres("m03", EXPANDED, "", as_it_is);
+    same_on_postgres("m03", as_it_is);
 }
 
 #[test]
 fn mysql_s_json_has_no_blanks() {
-    same_on_mysql("y01", "payload_as: compact", "", as_it_is);
+    same_on_mysql("y01", as_it_is);
 }
 
 #[test]
 fn bytes_stay_bytes() {
-    same_on_postgres("p11", "", "", as_it_is);
-    same_on_postgres("p12", "", "", as_it_is);
+    same_on_postgres("p11", as_it_is);
+    same_on_postgres("p12", as_it_is);
 }
 
 #[test]
 fn columns_are_placed_in_headers_and_give_the_partition() {
-    let placed = "additional_headers: {eventType: type, tenant: tenant}, on_missing: reject";
-    same_on_postgres("p14", placed, ", partition: part", as_it_is);
+    same_on_postgres("p14", as_it_is);
 }
 
 #[test]
 fn columns_stand_beside_the_payload() {
-    let placed = "key_as: json, payload_as: json_string, additional_headers: {eventType: type}, envelope_fields: {eventType: type, \
-                  tenant: tenant, n: n, big: big, num: num, ok: ok}";
     // The digits of a numeric are Base64 there, of its unscaled bytes.
-    same_on_postgres("p15", placed, "", |case| {
+    same_on_postgres("p15", |case| {
         for value in case.records.iter_mut().filter_map(|record| record.value.as_mut()) {
             let text = String::from_utf8(value.bytes())
                 .unwrap()
@@ -314,38 +333,35 @@ fn columns_stand_beside_the_payload() {
 
 #[test]
 fn a_column_gives_the_time() {
-    same_on_postgres("p18", "", ", timestamp: ts", as_it_is);
+    same_on_postgres("p18", as_it_is);
 }
 
 #[test]
 fn a_regular_expression_gives_the_topic() {
-    let route = r"route: {by: type, regex: '(.*)\.(.*)', replacement: '<name>.p20.${2}.from.${1}'}";
     // Debezium makes a topic of what does not match; here it is unroutable.
-    same_on_postgres("p20", route, "", |case| {
-        case.records.retain(|record| record.topic != "nodots")
-    });
+    same_on_postgres("p20", |case| case.records.retain(|record| record.topic != "nodots"));
 }
 
 #[test]
 fn connect_s_own_headers_are_left_out_either_way() {
-    same_on_postgres("p23", "", "", as_it_is);
+    same_on_postgres("p23", as_it_is);
 }
 
 #[test]
 fn keys_have_the_partitions_of_java_s_partitioner() {
-    same_on_postgres("p28", "", "", as_it_is);
+    same_on_postgres("p28", as_it_is);
 }
 
 #[test]
 fn a_payload_in_a_message_loses_its_quotes() {
     // Its second message stopped Debezium's task.
-    same_on_postgres("m01", "payload_as: text", "", |case| case.sql.truncate(1));
+    same_on_postgres("m01", |case| case.sql.truncate(1));
 }
 
 #[test]
 fn mysql_s_blobs_keys_and_times_are_the_same() {
     // A BINARY(16) is a UUID here, and Base64 there.
-    same_on_mysql("y03", "", ", timestamp: ts", |case| {
+    same_on_mysql("y03", |case| {
         for (name, value) in case.records.iter_mut().flat_map(|record| &mut record.headers) {
             if name == "id" {
                 *value = Some(Hex::of("01020304-0506-0708-090a-0b0c0d0e0f10"));
@@ -363,8 +379,13 @@ fn headers_come_of_an_hstore_and_of_a_trace_s_properties() {
          CREATE TABLE o (id bigint PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text, meta hstore, span text)",
     )
     .unwrap();
-    let mut relay = bed.relay(&pipeline("tables: [public.o]", "", ", headers: meta, trace: span"));
-    bed.kafka.create_topic(&bed.topic("outbox.event.order"), 1, &[]);
+    let pipeline = ANY_OUTBOX.replace("<outbox>", "tables: [public.o]").replace(
+        "topic: '<topic>', raw_payload: true",
+        "topic: '<topic>', raw_payload: true, on_null: keep, columns: {headers: meta, trace: span}, \
+         header_names: {event_id: id, aggregate_type: null, aggregate_id: null, event_type: null}",
+    );
+    let mut relay = bed.relay(&pipeline);
+    bed.kafka.create_topic(&bed.events(), 1, &[]);
     relay.start();
     relay.wait_ready();
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -372,7 +393,7 @@ fn headers_come_of_an_hstore_and_of_a_trace_s_properties() {
     app.execute(insert, &[&format!("#written by a library\ntraceparent={parent}\n")])
         .unwrap();
     relay.wait_published(1);
-    let mut reader = bed.reader(&["outbox.event.order"]);
+    let mut reader = bed.reader(&["events"]);
     let headers = reader.exactly(1)[0].headers.clone();
     let value = |text: &str| Some(text.as_bytes().to_vec());
     let expected = [

@@ -1,5 +1,7 @@
 //! A sink of type `kafka`.
 
+use serde_json::Value;
+
 use crate::config::pipeline::CheckpointTopic;
 use crate::config::schema::key::{
     Key, Takes, Variant, either, filled, like, open_with, tagged, text, variant as variant_of, word,
@@ -67,13 +69,48 @@ fn config() -> Vec<Key> {
 
 /// A type by itself, or beside its keys.
 fn envelope() -> Takes {
+    let variants = vec![
+        variant_of(["native"], Vec::new()),
+        variant_of(["debezium"], debezium()),
+        variant_of(["cloudevents"], cloudevents()),
+    ];
     either([
-        word(["native"]),
+        word(["native", "debezium", "cloudevents"]),
         tagged(
-            "what could stand there by itself",
-            vec![variant_of(["native"], Vec::new())],
+            "the [envelope](#envelopes), which could stand there by itself",
+            variants,
         ),
     ])
+}
+
+fn debezium() -> Vec<Key> {
+    vec![
+        Key::new(
+            "schema",
+            either([word(["omit"]), Takes::Null]),
+            "`omit` leaves the wrapper out, so that the value is the payload alone",
+        )
+        .default(Value::Null),
+    ]
+}
+
+fn cloudevents() -> Vec<Key> {
+    vec![
+        Key::new(
+            "mode",
+            word(["structured", "binary"]),
+            "`structured`: the event is the value, a JSON object; `binary`: its attributes are headers, beside the value as it is",
+        )
+        .default("structured"),
+        Key::new(
+            "type_prefix",
+            text(),
+            "what types begin with, such as `com.example`",
+        )
+        .default_in_words("[by the event](#envelopes)"),
+        Key::new("source", text(), "a URI reference, the same for all events")
+            .default_in_words("[by the event](#envelopes)"),
+    ]
 }
 
 fn create_topics() -> Vec<Key> {

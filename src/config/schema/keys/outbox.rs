@@ -37,6 +37,11 @@ fn keys() -> Vec<Key> {
         )
         .default("text"),
         Key::new(
+            "key_schema",
+            schema(),
+            "with `key_as: json`: a Connect schema; the key is `{\"schema\":…,\"payload\":…}` of it and the key",
+        ),
+        Key::new(
             "keep_empty_key",
             Takes::Boolean,
             "`true`: an empty aggregate id is an empty key, where it is none otherwise; not beside `key`",
@@ -58,6 +63,12 @@ fn keys() -> Vec<Key> {
             "more headers; a missing or null field is left out",
         ),
         Key::new(
+            "headers_as",
+            word(["text", "json"]),
+            "`json`: numbers and booleans as they are, other text as a JSON string, a null that `on_null` keeps as `null`. All headers, also those of `columns.headers` and `columns.trace`",
+        )
+        .default("text"),
+        Key::new(
             "on_missing",
             word(["skip", "reject"]),
             "`reject`: an event that lacks a field of `additional_headers` or `envelope_fields` is `invalid`",
@@ -77,10 +88,27 @@ fn keys() -> Vec<Key> {
         .default(false),
         Key::new(
             "payload_as",
-            word(["raw", "text", "json_string"]),
-            "with `raw_payload`: `text` takes the quotes and escapes off a JSON string, and leaves all else; `json_string` writes the payload's text as a JSON string (a message's member that is one stays), and a null payload as `null`",
+            word(["raw", "text", "json_string", "compact", "expanded"]),
+            "with `raw_payload`: `text` takes the quotes and escapes off a JSON string, and leaves all else; `json_string` writes the payload's text as a JSON string (a message's member that is one stays), and a null payload as `null`; `compact` takes the blanks out of JSON, and leaves all else; `expanded` writes objects [anew](#expanded)",
         )
         .default("raw"),
+        Key::new(
+            "drop_null_members",
+            Takes::Boolean,
+            "with `compact` and `expanded`: `true` leaves out members that are null, at every depth. An array's items stay",
+        )
+        .default(false),
+        Key::new(
+            "drop_empty_arrays",
+            Takes::Boolean,
+            "the same of members that are empty arrays",
+        )
+        .default(false),
+        Key::new(
+            "payload_schema",
+            schema(),
+            "with `json_string`: a Connect schema; the value is `{\"schema\":…,\"payload\":…}` of it and the value, of a null payload too",
+        ),
         Key::new(
             "envelope_fields",
             open("`{name: column}`", filled()),
@@ -98,7 +126,18 @@ fn keys() -> Vec<Key> {
             "`true`: an event that lacks its topic, aggregate type, aggregate id or event type is `invalid`",
         )
         .default(false),
+        Key::new(
+            "on_update",
+            word(["skip", "warn", "halt"]),
+            "what to do with an [UPDATE](#update) of a row of its outboxes, which is no event: `skip` counts it, `warn` also says so in the log, `halt` ends the pipeline, whatever `errors` says",
+        )
+        .default("skip"),
     ]
+}
+
+/// A text, since its members stay in the order in which they are written.
+fn schema() -> Takes {
+    like("JSON of a Connect schema", r"^\s*\{")
 }
 
 /// Kafka's own rule.
