@@ -58,6 +58,8 @@ pub enum SkipReason {
     UnknownEvent,
     /// A row of the binlog that its transaction took back.
     RolledBack,
+    /// A change that a processor of type `filter` does not let through.
+    Filtered,
     /// An event that could not be decoded or lacks what it must have, by the policy `skip`.
     Invalid,
     /// An event without a topic, by the policy `skip`.
@@ -88,6 +90,7 @@ impl SkipReason {
             Self::StatementForm => "statement_form",
             Self::UnknownEvent => "unknown_event",
             Self::RolledBack => "rolled_back",
+            Self::Filtered => "filtered",
             Self::Invalid => "invalid",
             Self::Unroutable => "unroutable",
             Self::Rejected => "rejected",

@@ -35,6 +35,7 @@ mod exactly_once;
 mod failover_mysql;
 mod failover_postgres;
 mod failpoints;
+mod filters;
 mod gaps;
 mod lock_postgres;
 mod memory;

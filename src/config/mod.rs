@@ -37,9 +37,9 @@ pub use error::{ConfigError, ConfigErrors, Note, Place, Problem, Violation};
 pub use pattern::{NamePattern, OutboxPattern, PrefixPattern};
 pub use pipeline::{
     ChangeTypes, Checkpoint, CheckpointTopic, CloudEvents, CloudEventsMode, Columns, CreateTopics, DeadLetter,
-    DebeziumSchema, Delivery, Envelope, ErrorPolicies, ErrorPolicy, GtidStart, HeaderNames, Kafka, KeyAs, Mysql,
-    MysqlStart, OnFenced, OnMissing, OnNull, OnUpdate, Outbox, OutboxSelection, OversizedDeadLetter, PayloadAs,
-    Pipeline, Postgres, Processor, Restart, Sink, Source, Ssl, SslMode, Start, TopicRule,
+    DebeziumSchema, Delivery, Envelope, ErrorPolicies, ErrorPolicy, Filter, GtidStart, HeaderNames, Kafka, KeyAs,
+    Mysql, MysqlStart, OnFenced, OnMissing, OnNull, OnUpdate, Outbox, OutboxSelection, OversizedDeadLetter, PayloadAs, Pipeline,
+    Postgres, Processor, Restart, Sink, Source, Ssl, SslMode, Start, TopicRule,
 };
 pub use route::{Rewrite, Route};
 pub use schema::json_schema;

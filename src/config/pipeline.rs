@@ -3,6 +3,7 @@
 //! The file's own shape lives in the readers beside this module; nothing here is optional that the program cannot do without.
 
 mod envelope;
+mod filter;
 mod outbox;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 pub use envelope::{ChangeTypes, CloudEvents, CloudEventsMode, DEFAULT_TYPE_PREFIX, DebeziumSchema, Envelope};
+pub use filter::{Comparison, Condition, Demand, Filter, KeptTables, Literal, Test};
 pub use outbox::{
     Columns, HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate, Outbox, PayloadAs, TimeUnit,
     TimestampColumn, TopicRule,
@@ -33,7 +35,7 @@ pub struct Pipeline {
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
     pub source: Source,
-    /// In the file's order: the first that matches an event takes it.
+    /// In the file's order: each event goes from one to the next, until one takes it.
     pub processors: Vec<Processor>,
     pub sink: Sink,
     pub errors: ErrorPolicies,
@@ -201,10 +203,11 @@ impl FromStr for GtidStart {
     }
 }
 
-/// What makes records of change events.
+/// What makes records of change events, or ends their way.
 #[derive(Debug, Clone)]
 pub enum Processor {
-    Outbox(Outbox),
+    Outbox(Box<Outbox>),
+    Filter(Box<Filter>),
 }
 
 /// Where records go.

@@ -52,11 +52,7 @@ impl Rewrite {
     /// When `regex` is none of the crate `regex`, which has neither look-around nor back references, or `replacement` asks for a
     /// group that it does not have. Groups go by name or, counted from 1, by number; 0 is the whole.
     pub fn new(regex: &str, replacement: &Template) -> Result<Self, RewriteError> {
-        // By itself first: within the frame `a)(b` would do.
-        let compiled =
-            |text: &str| Regex::new(text).map_err(|error| RewriteError::Regex(last_line(&error.to_string())));
-        compiled(regex)?;
-        let regex = compiled(&format!(r"\A(?:{regex})\z"))?;
+        let regex = whole(regex)?;
         let piece = |part: &Part| match part {
             Part::Literal(text) => Ok(Piece::Text(text.clone())),
             Part::Field(path) => group(&regex, &path.join(".")).map(Piece::Group),
@@ -79,6 +75,18 @@ impl Rewrite {
         }
         true
     }
+}
+
+/// An expression that matches a text from end to end.
+pub(super) fn whole(regex: &str) -> Result<Regex, RewriteError> {
+    // By itself first: within the frame `a)(b` would do.
+    anywhere(regex)?;
+    anywhere(&format!(r"\A(?:{regex})\z"))
+}
+
+/// An expression that matches somewhere in a text.
+pub(super) fn anywhere(regex: &str) -> Result<Regex, RewriteError> {
+    Regex::new(regex).map_err(|error| RewriteError::Regex(last_line(&error.to_string())))
 }
 
 /// The engine draws the place of a mistake in lines of its own, and says in the last what it is.

@@ -272,8 +272,10 @@ impl DeadLetters {
 }
 
 fn id_header(processor: &pipeline::Processor) -> Option<(String, HeadersAs)> {
-    let pipeline::Processor::Outbox(outbox) = processor;
-    Some((outbox.header_names.event_id.clone()?, outbox.headers_as))
+    match processor {
+        pipeline::Processor::Outbox(outbox) => Some((outbox.header_names.event_id.clone()?, outbox.headers_as)),
+        pipeline::Processor::Filter(_) => None,
+    }
 }
 
 /// An event's id, as it is in a header of this form.

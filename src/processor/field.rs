@@ -308,6 +308,16 @@ impl<'a> Fields<'a> {
     pub(super) fn at(&self, path: &FieldPath) -> Field<'a> {
         self.field(path.slot).descend(&path.rest)
     }
+
+    /// Whether a path leads into a column whose value the log does not have.
+    pub(super) fn is_withheld(&self, path: &FieldPath) -> bool {
+        let Self::Cells { columns, row, old, .. } = self else {
+            return false;
+        };
+        let column = columns.get(path.slot.0).copied().flatten();
+        let value = column.and_then(|column| cell(row, *old, column));
+        matches!(value, Some(Value::Unchanged | Value::Absent))
+    }
 }
 
 /// A row's cell; one that was left unchanged as the old row has it, if it does. So is one that an UPDATE's new row lacks

@@ -11,8 +11,10 @@ mod dead_letter;
 mod envelope;
 mod error;
 mod field;
+mod filter;
 mod json;
 mod outbox;
+mod place;
 mod table;
 mod template;
 mod topic;
@@ -28,6 +30,7 @@ use crate::event::{Change, ChangeEvent, Selection};
 use crate::record::Record;
 use crate::skip::SkipReason;
 use envelope::Envelope;
+use filter::Filter;
 use table::TableEvents;
 
 /// One step of a pipeline between its source and its sink.
@@ -58,8 +61,33 @@ pub enum Outcome {
 /// A pipeline's processors, and the sink's own wishes behind them.
 #[derive(Debug)]
 pub struct Chain {
-    outboxes: Vec<Outbox>,
+    links: Vec<Link>,
     tables: TableEvents,
+}
+
+/// A processor of any type.
+#[derive(Debug)]
+enum Link {
+    Outbox(Box<Outbox>),
+    Filter(Box<Filter>),
+}
+
+impl Link {
+    fn take_count(&mut self) -> (Arc<str>, u64) {
+        match self {
+            Self::Outbox(outbox) => outbox.take_count(),
+            Self::Filter(filter) => filter.take_count(),
+        }
+    }
+}
+
+impl Processor for Link {
+    fn process(&mut self, event: ChangeEvent) -> Result<Step, ProcessError> {
+        match self {
+            Self::Outbox(outbox) => outbox.process(event),
+            Self::Filter(filter) => filter.process(event),
+        }
+    }
 }
 
 impl Chain {
@@ -71,18 +99,21 @@ impl Chain {
     fn between(source_id: &str, processors: &[pipeline::Processor], sink: &pipeline::Kafka) -> Self {
         let envelope = Envelope::new(&sink.envelope, source_id);
         let (topic, key) = (sink.topic.as_ref(), sink.key.as_ref());
-        let outboxes = processors.iter().map(|processor| match processor {
-            pipeline::Processor::Outbox(config) => Outbox::new(config, topic, key, envelope.clone()),
+        let links = processors.iter().map(|processor| match processor {
+            pipeline::Processor::Outbox(config) => {
+                Link::Outbox(Box::new(Outbox::new(config, topic, key, envelope.clone())))
+            }
+            pipeline::Processor::Filter(config) => Link::Filter(Box::new(Filter::new(config, source_id))),
         });
         Self {
-            outboxes: outboxes.collect(),
+            links: links.collect(),
             tables: TableEvents::new(source_id, topic, key, envelope),
         }
     }
 
     /// Each processor's id with the events that it took since this was last called.
     pub fn take_counts(&mut self) -> impl Iterator<Item = (Arc<str>, u64)> {
-        self.outboxes.iter_mut().map(Outbox::take_count)
+        self.links.iter_mut().map(Link::take_count)
     }
 
     /// Makes of one event what the pipeline's file says.
@@ -90,8 +121,8 @@ impl Chain {
     /// # Errors
     /// No record can be made of this event; the next can be processed all the same.
     pub fn process(&mut self, mut event: ChangeEvent) -> Result<Outcome, ProcessError> {
-        for outbox in &mut self.outboxes {
-            match outbox.process(event)? {
+        for link in &mut self.links {
+            match link.process(event)? {
                 Step::Done(outcome) => return Ok(outcome),
                 Step::Pass(passed) => event = passed,
             }

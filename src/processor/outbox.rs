@@ -100,7 +100,7 @@ pub(super) enum OutboxChange<'a> {
 }
 
 impl<'a> OutboxChange<'a> {
-    fn of(event: &'a ChangeEvent) -> Option<Self> {
+    pub(super) fn of(event: &'a ChangeEvent) -> Option<Self> {
         match &event.change {
             _ if event.selection != Selection::Outbox => None,
             Change::Message(message) => Some(Self::Message(message)),

@@ -79,7 +79,8 @@ pub(super) fn sink_in(envelope: Envelope) -> pipeline::Kafka {
 }
 
 pub(super) fn chain(outboxes: Vec<pipeline::Outbox>, sink: &pipeline::Kafka) -> Chain {
-    let processors: Vec<_> = outboxes.into_iter().map(pipeline::Processor::Outbox).collect();
+    let processors = outboxes.into_iter().map(Box::new).map(pipeline::Processor::Outbox);
+    let processors: Vec<_> = processors.collect();
     Chain::between("pg1", &processors, sink)
 }
 

@@ -113,8 +113,10 @@ fn unknown_topics(pipeline: &Pipeline) -> UnknownTopics {
 }
 
 fn names_partitions(processor: &Processor) -> bool {
-    let Processor::Outbox(outbox) = processor;
-    outbox.columns.partition.is_some()
+    match processor {
+        Processor::Outbox(outbox) => outbox.columns.partition.is_some(),
+        Processor::Filter(_) => false,
+    }
 }
 
 impl Parts for PipelineParts {

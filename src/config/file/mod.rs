@@ -8,6 +8,7 @@ mod client_conf;
 mod delivery;
 mod envelope;
 mod errors;
+mod filter;
 mod kafka;
 mod kind;
 mod outbox;
@@ -231,7 +232,10 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
     };
     if let Ok(field) = source_field
         && spec.source.selects_outboxes()
-        && spec.processors.is_empty()
+        && !spec
+            .processors
+            .iter()
+            .any(|processor| matches!(processor, Processor::Outbox(_)))
     {
         reader.note(
             &field,

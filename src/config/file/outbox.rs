@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use serde::Deserialize;
 
+use super::filter;
 use super::kind::{Kinds, require_kind};
 use super::read_patterns;
 use super::template::{FixedHeader, FixedTopic, read_template, read_topic, read_topic_template};
@@ -40,33 +41,42 @@ pub(super) fn read_processors<'n>(
     let mut takes_all: Option<usize> = None;
     let mut processors = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
-        if let Some(earlier) = takes_all {
-            reader.note(item, format!("never reached: processors[{earlier}] takes every outbox"));
+        let processor = read_processor(reader, item, seen);
+        if let Ok(Processor::Outbox(outbox)) = &processor {
+            if let Some(earlier) = takes_all {
+                reader.note(item, format!("never reached: processors[{earlier}] takes every outbox"));
+            }
+            if outbox.tables.iter().all(|pattern| pattern.as_str() == "*") {
+                takes_all = takes_all.or(Some(index));
+            }
         }
-        let outbox = read_processor(reader, item, seen);
-        if outbox
-            .as_ref()
-            .is_ok_and(|outbox| outbox.tables.iter().all(|pattern| pattern.as_str() == "*"))
-        {
-            takes_all = takes_all.or(Some(index));
-        }
-        processors.push(outbox.map(Processor::Outbox));
+        processors.push(processor);
     }
     processors.into_iter().collect()
 }
 
-fn read_processor<'n>(reader: &mut Reader<'_>, field: &Field<'n>, seen: &mut Seen<'n>) -> Read<Outbox> {
+fn read_processor<'n>(reader: &mut Reader<'_>, field: &Field<'n>, seen: &mut Seen<'n>) -> Read<Processor> {
+    #[derive(Clone, Copy)]
+    enum Type {
+        Outbox,
+        Filter,
+    }
     let mut mapping = reader.mapping(field)?;
     let kinds = Kinds {
-        here: &[("outbox", ())],
+        here: &[("outbox", Type::Outbox), ("filter", Type::Filter)],
         later: &[],
-        elsewhere: &["javascript", "flatten", "filter"],
+        elsewhere: &["javascript", "flatten"],
     };
-    require_kind(reader, &mut mapping, "processor type", &kinds).read(|_| read_outbox(reader, mapping, seen))
+    require_kind(reader, &mut mapping, "processor type", &kinds).read(|kind| match kind {
+        Some(Type::Filter) => filter::read(reader, mapping, seen).map(|filter| Processor::Filter(Box::new(filter))),
+        Some(Type::Outbox) | None => {
+            read_outbox(reader, mapping, seen).map(|outbox| Processor::Outbox(Box::new(outbox)))
+        }
+    })
 }
 
 fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut Seen<'n>) -> Read<Outbox> {
-    let id = optional(mapping.take("id"), |field| read_id(reader, field, &mut seen.ids));
+    let id = optional(mapping.take("id"), |field| read_id(reader, field, seen));
     let tables = optional(mapping.take("tables"), |field| {
         read_patterns(reader, field, OutboxPattern::parse)
     });
@@ -292,9 +302,9 @@ fn read_route(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Route> {
     }
 }
 
-fn read_id(reader: &mut Reader<'_>, field: &Field<'_>, ids: &mut HashSet<String>) -> Read<String> {
+pub(super) fn read_id(reader: &mut Reader<'_>, field: &Field<'_>, seen: &mut Seen<'_>) -> Read<String> {
     let id = reader.filled(field)?;
-    if ids.insert(id.clone()) {
+    if seen.ids.insert(id.clone()) {
         return Ok(id);
     }
     Err(reader.refuse(field, "another processor has this id: expected one of its own, or none"))

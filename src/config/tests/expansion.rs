@@ -34,7 +34,9 @@ fn a_value_never_becomes_yaml_nor_a_template() {
     assert_eq!(postgres(&loaded).id, "a: [b] # ${X}");
     let text = processor_with("key: \"${env:TOPIC}\"");
     let key = load_with(&text, &variables).unwrap().pipeline;
-    let Processor::Outbox(outbox) = &key.processors[0];
+    let Processor::Outbox(outbox) = &key.processors[0] else {
+        panic!("an outbox processor")
+    };
     assert!(outbox.key.as_ref().unwrap().is_constant());
     assert_eq!(outbox.key.as_ref().unwrap().to_string(), "x-$${event_type}");
 }

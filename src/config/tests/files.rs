@@ -150,6 +150,7 @@ fn what_is_no_text_is_refused() {
 fn the_ready_files_load_without_a_note() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     for name in [
+        "pipelines/changes-mysql.yaml",
         "pipelines/orders-postgres.yaml",
         "pipelines/outbox-table-postgres.yaml",
         "pipelines/shop-mysql.yaml",

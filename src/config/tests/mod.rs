@@ -5,6 +5,7 @@ mod deltaforge;
 mod envelope;
 mod expansion;
 mod files;
+mod filter;
 mod mysql;
 mod outbox;
 mod properties;
@@ -136,7 +137,9 @@ fn postgres(loaded: &Loaded) -> &Postgres {
 }
 
 fn outbox(loaded: &Loaded) -> &Outbox {
-    let Processor::Outbox(outbox) = &loaded.pipeline.processors[0];
+    let Processor::Outbox(outbox) = &loaded.pipeline.processors[0] else {
+        panic!("an outbox processor")
+    };
     outbox
 }
 

@@ -71,7 +71,9 @@ fn the_example_loads_in_both_versions_and_as_both_types() {
             assert!((0x4000_0000..=0x7fff_ffff).contains(&source.server_id));
             assert!(loaded.pipeline.source.selects_outboxes());
             assert_eq!(loaded.pipeline.processors.len(), 2);
-            let Processor::Outbox(payments) = &loaded.pipeline.processors[1];
+            let Processor::Outbox(payments) = &loaded.pipeline.processors[1] else {
+                panic!("an outbox processor")
+            };
             assert_eq!(payments.columns.payload, "data");
         }
     }

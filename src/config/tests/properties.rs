@@ -7,7 +7,11 @@ fn rich() -> [String; 2] {
     let postgres = source_with("create: true\n      max_message_bytes: 64MiB\n      start: {lsn: 0/10}")
         .replace(
             "        id: k1\n",
-            "        id: k1\n        create_topics: {partitions: 1}\n        client_conf: {linger.ms: 5, transaction.timeout.ms: 90000}\n        exactly_once: true\n        on_fenced: stop\n        transactional_id: tx\n",
+            "        id: k1\n        envelope:\n          type: cloudevents\n          mode: binary\n          type_prefix: a.b\n        create_topics: {partitions: 1}\n        client_conf: {linger.ms: 5, transaction.timeout.ms: 90000}\n        exactly_once: true\n        on_fenced: stop\n        transactional_id: tx\n",
+        )
+        .replace(
+            "  processors:\n",
+            "  processors:\n    - type: filter\n      ops: [insert]\n      where: {status: {eq: placed, regex: 'p.*'}}\n",
         )
         .replace(
             "spec:\n",

@@ -76,7 +76,10 @@ fn named_topics(kafka: &config::Kafka, pipeline: &config::Pipeline) -> Vec<Strin
     };
     let mut names: Vec<String> = constant(kafka.topic.as_ref()).into_iter().collect();
     names.extend(pipeline.dead_letter.iter().map(|dead_letter| dead_letter.topic.clone()));
-    for config::Processor::Outbox(outbox) in &pipeline.processors {
+    for processor in &pipeline.processors {
+        let config::Processor::Outbox(outbox) = processor else {
+            continue;
+        };
         names.extend(constant(outbox.topic.as_ref().and_then(config::TopicRule::template)));
         names.extend(outbox.default_topic.clone());
     }
