@@ -113,8 +113,8 @@ fn moved(sample: &Sample, pipeline: &str) -> String {
     for line in pipeline.lines() {
         let trimmed = line.trim_start();
         let indent = &line[..line.len() - trimmed.len()];
-        let (key, value) = trimmed.split_once(": ").unwrap_or((trimmed, ""));
-        let value = value.split("  # ").next().unwrap_or_default();
+        let (key, value) = trimmed.split_once(':').unwrap_or((trimmed, ""));
+        let value = value.split("  # ").next().unwrap_or_default().trim();
         let own = match key {
             "dsn" => "'<dsn>'".to_owned(),
             "slot" => "<slot>".to_owned(),

@@ -126,7 +126,7 @@ const CELLS: [(&str, &str); 84] = [
     ("numrange", "'empty'"),
     ("tstzrange", "'[2024-01-01 00:00+02, infinity)'"),
     ("int4multirange", "'{[1,3), [5,9)}'"),
-    ("textrange", r#"'["a,b", "c""d"]'"#),
+    ("textrange", r#"'["a,b","c""d"]'"#),
     ("line", "'{1,-2,3}'"),
     ("lseg", "'[(0,0),(1,1e300)]'"),
     ("box", "'(2,2),(0,0)'"),

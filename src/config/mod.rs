@@ -38,8 +38,8 @@ pub use pattern::{NamePattern, OutboxPattern, PrefixPattern};
 pub use pipeline::{
     ChangeTypes, Checkpoint, CheckpointTopic, CloudEvents, CloudEventsMode, Columns, CreateTopics, DeadLetter,
     DebeziumSchema, Delivery, Envelope, ErrorPolicies, ErrorPolicy, Filter, GtidStart, HeaderNames, Kafka, KeyAs,
-    Mysql, MysqlStart, OnFenced, OnMissing, OnNull, OnUpdate, Outbox, OutboxSelection, OversizedDeadLetter, PayloadAs, Pipeline,
-    Postgres, Processor, Restart, Sink, Source, Ssl, SslMode, Start, TopicRule,
+    Mysql, MysqlStart, OnFenced, OnMissing, OnNull, OnUpdate, Outbox, OutboxSelection, OversizedDeadLetter, PayloadAs,
+    Pipeline, Postgres, Processor, Restart, Sink, Source, Ssl, SslMode, Start, TopicRule,
 };
 pub use route::{Rewrite, Route};
 pub use schema::json_schema;

@@ -3,6 +3,7 @@
 mod checkpoint;
 mod delivery;
 mod errors;
+mod filter;
 mod kafka;
 mod outbox;
 mod source;
@@ -58,9 +59,9 @@ fn spec() -> Vec<Key> {
             "processors",
             list(
                 "list of mappings",
-                tagged("what the processor does", vec![outbox::variant()]),
+                tagged("what the processor does", vec![outbox::variant(), filter::variant()]),
             ),
-            "[what makes records of outbox events](#specprocessors): the first whose `tables` match an event takes it",
+            "[what makes records of outbox events, and what leaves changes out](#specprocessors): an event goes from one to the next, until one takes it",
         ),
         Key::new(
             "sinks",

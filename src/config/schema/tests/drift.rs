@@ -68,6 +68,13 @@ fn names(entries: &[Entry]) -> BTreeMap<&str, BTreeSet<&'static str>> {
     names
 }
 
+/// A filter's keys differ between the two versions of the contract, and its tests stand under names of the file's own: what is read
+/// of it is held by `config::tests::filter` alone.
+fn described() -> Vec<Entry> {
+    let is_of_filter = |entry: &Entry| entry.at.typed.contains("(filter)");
+    walk::all().into_iter().filter(|entry| !is_of_filter(entry)).collect()
+}
+
 fn assert_none(faults: &BTreeSet<String>) {
     let lines: Vec<&str> = faults.iter().map(String::as_str).collect();
     assert!(faults.is_empty(), "{}", lines.join("\n"));
@@ -75,7 +82,7 @@ fn assert_none(faults: &BTreeSet<String>) {
 
 #[test]
 fn the_readers_ask_for_the_keys_that_are_described_and_for_no_others() {
-    let all = walk::all();
+    let all = described();
     let everywhere = names(&all);
     let mut faults = BTreeSet::new();
     let mut used = BTreeSet::new();
@@ -214,7 +221,7 @@ fn the_described_defaults_are_what_a_file_without_the_key_gets() {
 
 #[test]
 fn a_key_of_another_type_or_version_is_refused_by_name() {
-    let all = walk::all();
+    let all = described();
     let everywhere = names(&all);
     let mut faults = BTreeSet::new();
     let mut count = 0;

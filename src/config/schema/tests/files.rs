@@ -99,8 +99,11 @@ fn completed(path: &Path, block: &str) -> Option<Value> {
         return (version.starts_with("tailpost") || version.starts_with("deltaforge")).then_some(example);
     }
     let mut document = parsed(BASE);
+    let spec = ["source", "processors", "sinks", "errors", "dead_letter"];
     if keys == ["spec"] {
         overlay(&mut document, example);
+    } else if keys.iter().all(|key| spec.contains(key)) {
+        overlay(&mut document["spec"], example);
     } else if keys.iter().all(|key| of_processor.iter().any(|known| known == key)) {
         let mut processor = json!({"type": "outbox", "raw_payload": true});
         overlay(&mut processor, example);
