@@ -203,6 +203,15 @@ fn an_offset_is_taken_over_under_load() {
         "schema.history.internal.store.only.captured.tables.ddl": "true",
     });
     let connect = Connect::start(&bed.kafka.brokers, &bed.name, &config(&bed, own));
+    let mut observer = bed.admin();
+    // No other reader is the administrator's.
+    let readers = format!(
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE user = '{}' AND command LIKE 'Binlog Dump%'",
+        admin.get_user().unwrap()
+    );
+    eventually(DEADLINE, "the binlog read", || {
+        observer.query_first::<u64, _>(&readers).unwrap() > Some(0)
+    });
     let load = Load::start(move |statement| app.query_drop(statement).unwrap());
     wait_sent(&bed, SOME);
     let offsets = connect.stop();

@@ -98,7 +98,7 @@ mod tests {
     const UUID: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
 
     fn gtid(text: &str) -> MysqlStart {
-        MysqlStart::Gtid(text.parse().ok().expect("a set"))
+        MysqlStart::Gtid(text.parse().expect("a set"))
     }
 
     #[test]

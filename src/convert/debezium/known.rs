@@ -228,9 +228,7 @@ pub(super) fn finish(work: &mut Work) {
             Some(beginning) => name.starts_with(beginning),
             None => name == **pattern,
         };
-        let why = NOT_NEEDED
-            .iter()
-            .find(|(names, _)| names.iter().any(|known| fits(known)));
+        let why = NOT_NEEDED.iter().find(|(names, _)| names.iter().any(fits));
         let remedy = NOT_POSSIBLE.iter().find(|(known, _)| fits(known));
         match (why, remedy) {
             (Some((_, why)), _) => work.not_needed(&given.option, why),
