@@ -82,6 +82,7 @@ impl Link {
 }
 
 impl Processor for Link {
+    #[inline]
     fn process(&mut self, event: ChangeEvent) -> Result<Step, ProcessError> {
         match self {
             Self::Outbox(outbox) => outbox.process(event),

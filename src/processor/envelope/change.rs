@@ -310,11 +310,13 @@ fn write_tail(out: &mut Vec<u8>, shape: Shape, event: &ChangeEvent, operation: O
         EventPosition::Postgres(position) => write_lsn(out, position),
         EventPosition::Mysql(position) => write_binlog_place(out, position),
     }
+    let times = out.len();
     write_times(out, shape, event.commit_time_us);
+    let times = times..out.len();
     out.extend_from_slice(b"},\"op\":\"");
     out.extend_from_slice(operation.letter().as_bytes());
     out.push(b'"');
-    write_times(out, shape, event.commit_time_us);
+    out.extend_from_within(times);
     if shape == Shape::Debezium {
         out.extend_from_slice(b",\"transaction\":null");
     }
