@@ -354,7 +354,15 @@ fn set_formats(
             as_text()
         }
         PayloadFormat::Json { .. } if expands => Some(("expanded", "")),
-        PayloadFormat::Json { .. } => Some(("json_string", "")),
+        PayloadFormat::Json { .. } => {
+            if outboxes.database != Database::Postgres {
+                work.different(
+                    &formats.payload_option,
+                    "of a JSON column the text in the string has a blank behind each `,` and `:`, as MySQL prints it",
+                );
+            }
+            Some(("json_string", ""))
+        }
     };
     if let Some((word, why)) = form {
         let comment = match why {

@@ -120,8 +120,11 @@ impl PayloadForm {
         }
     }
 
-    /// None: no JSON.
+    /// None: no JSON. Text that merely looks like it is the application's own, byte for byte.
     fn compact(&self, payload: Field<'_>) -> Option<Vec<u8>> {
+        if !payload.is_json() {
+            return None;
+        }
         let (text, _) = payload.written().ok()??;
         json::compact(text, self.left_out)
     }
@@ -268,9 +271,8 @@ mod tests {
         let compact = r#"{"a":"é😀"}"#;
         let expanded = r#"{"a":"é\uD83D\uDE00"}"#;
         let string = r#""{\"a\": \"é\uD83D\uDE00\"}""#;
-        for kind in [ColumnKind::Json, ColumnKind::Text] {
-            cell(object, kind, [object, object, string, compact, expanded]);
-        }
+        cell(object, ColumnKind::Json, [object, object, string, compact, expanded]);
+        cell(object, ColumnKind::Text, [object, object, string, object, expanded]);
         cell(
             r#" "a\nb""#,
             ColumnKind::Json,
