@@ -99,17 +99,19 @@ impl Envelope {
         Ok(Some(Bytes::from(out)))
     }
 
-    /// What is said in the headers beside an outbox event's value that has no envelope.
-    pub(super) fn beside_raw(
+    /// What is said in the headers beside an outbox event's value that has no envelope. `outbox` is only asked for where
+    /// anything is.
+    #[inline]
+    pub(super) fn beside_raw<'a>(
         &mut self,
         event: &ChangeEvent,
-        outbox: OutboxEvent<'_>,
+        outbox: impl FnOnce() -> OutboxEvent<'a>,
         value: Option<&Bytes>,
         headers: &mut Vec<Header>,
     ) -> Result<(), Problem> {
         match self {
             Self::Native(_) | Self::Debezium { .. } => Ok(()),
-            Self::CloudEvents(cloudevents) => cloudevents.beside_raw(event, outbox, value, headers),
+            Self::CloudEvents(cloudevents) => cloudevents.beside_raw(event, outbox(), value, headers),
         }
     }
 

@@ -274,7 +274,7 @@ impl Outbox {
         self.layout.demand_additional(&fields)?;
         let topic = self.topic.topic(&fields, &self.layout.names)?;
         let timestamp_ms = self.layout.timestamp_ms(&fields)?;
-        let outbox = texts.event(change, payload, timestamp_ms, event);
+        let outbox = || texts.event(change, payload, timestamp_ms, event);
         let mut beside = Vec::new();
         let value = match &self.payload_form {
             Some(form) => {
@@ -283,10 +283,12 @@ impl Outbox {
                 self.envelope.beside_raw(event, outbox, value.as_ref(), &mut beside)?;
                 value
             }
-            None => self.envelope.of_outbox(event, outbox, &mut beside)?,
+            None => self.envelope.of_outbox(event, outbox(), &mut beside)?,
         };
         let (mut headers, aggregate_id) = self.layout.headers(event, &fields, texts, text)?;
-        headers.append(&mut beside);
+        if !beside.is_empty() {
+            headers.append(&mut beside);
+        }
         self.layout.carry(&fields, &mut headers)?;
         let key = self.layout.key(&fields, aggregate_id)?;
         Ok(Record {
