@@ -14,7 +14,6 @@
 //! [`source`], [`processor`], [`sink`], joined by [`relay`], kept by [`checkpoint`], configured by [`config`], shown by
 //! [`telemetry`].
 
-mod base64;
 mod calendar;
 pub mod checkpoint;
 pub mod cli;

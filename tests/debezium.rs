@@ -179,15 +179,26 @@ fn assert_same(plot: &Plot, mut relay: Relay, case: &Case, write: impl FnOnce())
 fn same_on_postgres(name: &str, change: impl FnOnce(&mut Case)) {
     let mut case = case(name);
     change(&mut case);
+    let (bed, relay) = on_postgres(&case);
+    assert_same(&bed, relay, &case, || run_on_postgres(&bed, &case.sql));
+}
+
+/// Rows of which no record is made there, since Debezium's task ends at them: each is skipped here, for this reason.
+fn skipped_on_postgres(name: &str, reason: &str) {
+    let case = case(name);
+    let (bed, mut relay) = on_postgres(&case);
+    relay.start();
+    relay.wait_ready();
+    run_on_postgres(&bed, &case.sql);
+    let count = case.sql.len() as u64;
+    relay.wait_settled(count);
+    assert_eq!(relay.skipped(reason), count, "{name}");
+}
+
+/// A place with a case's tables, and its connector converted.
+fn on_postgres(case: &Case) -> (TestBed, Relay) {
     let bed = TestBed::new();
-    let run = |statements: &[String]| {
-        let mut app = bed.app();
-        for statement in statements {
-            app.batch_execute(statement)
-                .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
-        }
-    };
-    run(&case.ddl);
+    run_on_postgres(&bed, &case.ddl);
     let url: postgres::Config = bed.postgres.url.parse().unwrap();
     let Host::Tcp(host) = &url.get_hosts()[0] else {
         panic!("a server by TCP: {}", bed.postgres.url)
@@ -201,9 +212,17 @@ fn same_on_postgres(name: &str, change: impl FnOnce(&mut Case)) {
         ("slot.name", bed.slot.clone()),
         ("publication.name", bed.publication.clone()),
     ];
-    let relay = bed.relay(&converted(&bed, &case, &place));
+    let relay = bed.relay(&converted(&bed, case, &place));
     let relay = relay.env("TAILPOST_TEST_PASSWORD", &bed.password());
-    assert_same(&bed, relay, &case, || run(&case.sql));
+    (bed, relay)
+}
+
+fn run_on_postgres(bed: &TestBed, statements: &[String]) {
+    let mut app = bed.app();
+    for statement in statements {
+        app.batch_execute(statement)
+            .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+    }
 }
 
 fn same_on_mysql(name: &str, change: impl FnOnce(&mut Case)) {
@@ -368,6 +387,108 @@ fn mysql_s_blobs_keys_and_times_are_the_same() {
             }
         }
     });
+}
+
+/// A record of our own, where Debezium made none or a spoilt one.
+fn ours(case: &str, number: usize, key: &str, value: Option<&[u8]>, timestamp_ms: Option<i64>) -> GoldenRecord {
+    let hex = |bytes: &[u8]| Hex {
+        hex: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    GoldenRecord {
+        topic: format!("outbox.event.{case}.order"),
+        partition: 0,
+        partitions: 1,
+        key: Some(Hex::of(key)),
+        value: value.map(hex),
+        headers: vec![(
+            "id".to_owned(),
+            Some(Hex::of(&format!("00000000-0000-4000-8000-{number:012}"))),
+        )],
+        timestamp_ms: timestamp_ms.into(),
+    }
+}
+
+#[test]
+fn what_its_converters_spoil_is_sent_as_it_is() {
+    // `Struct{b=1}` there.
+    same_on_postgres("p09", |case| {
+        let payload = |statement: &String| {
+            let fields = statement.trim_end_matches(')');
+            let text = fields.splitn(5, "','").nth(4)?;
+            Some(text.trim_end_matches('\'').to_owned())
+        };
+        let rows = case.sql.iter().enumerate();
+        let records = rows.map(|(at, statement)| {
+            let payload = payload(statement);
+            ours(
+                "p09",
+                at + 1,
+                &(at + 1).to_string(),
+                payload.as_deref().map(str::as_bytes),
+                None,
+            )
+        });
+        case.records = records.collect();
+    });
+    // The name of a Java object there.
+    same_on_postgres("p13", |case| {
+        case.records = vec![ours("p13", 1, "42", Some(b"\x00\xff{}\x80"), None)];
+    });
+}
+
+#[test]
+fn rows_at_which_its_task_ends_have_an_outcome() {
+    let at = Some(1_577_934_245_678);
+    same_on_postgres("p19", |case| case.records = vec![ours("p19", 1, "42", Some(b"x"), at)]);
+    same_on_mysql("y04", |case| case.records = vec![ours("y04", 1, "42", Some(b"x"), at)]);
+    // Only the first has no topic.
+    same_on_postgres("p24", |case| {
+        case.records = vec![ours("p24", 2, "43", Some(b"{}"), None)]
+    });
+    skipped_on_postgres("p26", "unroutable");
+    skipped_on_postgres("m04", "unroutable");
+}
+
+/// The processor of docs/migrate-from-debezium.md.
+#[test]
+fn the_guide_s_example_runs() {
+    let guide = include_str!("../docs/migrate-from-debezium.md");
+    let (_, example) = guide.rsplit_once("```yaml\n").expect("an example");
+    let (example, _) = example.split_once("```").expect("its end");
+    let example = example.replace("\"${aggregatetype}", "\"<name>.${aggregatetype}");
+    let lines: Vec<&str> = example.lines().collect();
+    let bed = TestBed::new();
+    let pipeline = ANY_OUTBOX.replace("<outbox>", "tables: [public.outbox]").replace(
+        "{type: outbox, topic: '<topic>', raw_payload: true}",
+        &lines.join("\n      "),
+    );
+    let mut app = bed.app();
+    app.batch_execute(
+        "CREATE TABLE outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload jsonb, traceid text,
+         tenant text)",
+    )
+    .unwrap();
+    let mut relay = bed.relay(&pipeline);
+    bed.kafka.create_topic(&bed.topic("order.created"), 1, &[]);
+    relay.start();
+    relay.wait_ready();
+    let insert = r#"INSERT INTO outbox VALUES ('00000000-0000-4000-8000-000000000001', 'order', '42', 'created', '{"total": 9.90}', $1, $2)"#;
+    app.execute(insert, &[&"t1", &"acme"]).unwrap();
+    relay.wait_published(1);
+    let mut reader = bed.reader(&["order.created"]);
+    let record = &reader.exactly(1)[0];
+    assert_eq!(record.key_text(), Some("42"));
+    assert_eq!(record.value_text(), Some(r#"{"total": 9.90}"#));
+    let expected = [
+        ("df-event-id", "00000000-0000-4000-8000-000000000001"),
+        ("df-aggregate-type", "order"),
+        ("df-aggregate-id", "42"),
+        ("df-event-type", "created"),
+        ("x-trace-id", "t1"),
+        ("x-tenant", "acme"),
+    ];
+    let headers = expected.map(|(name, value)| (name.to_owned(), Some(value.as_bytes().to_vec())));
+    assert_eq!(record.headers, headers);
 }
 
 #[test]

@@ -31,7 +31,6 @@ pub(super) fn processor(work: &mut Work, router: &mut Transform, outboxes: &Outb
         let comment = router.predicate.as_ref().map_or("", |predicate| &predicate.option);
         processor.set("tables", Node::Texts(chosen.to_vec()), comment);
     }
-    // What expands nothing has no nulls to keep.
     let route = route(work, router);
     processor.set("route", Node::Mapping(route), "");
     let mut placements = placements(work, router);
@@ -52,7 +51,7 @@ pub(super) fn processor(work: &mut Work, router: &mut Transform, outboxes: &Outb
     processor
 }
 
-const NOT_NEEDED: [(&str, &str); 5] = [
+const NOT_NEEDED: [(&str, &str); 4] = [
     ("table.field.event.type", "the router itself does nothing with it"),
     ("table.field.event.schema.version", "values have no Connect schema here"),
     (
@@ -63,7 +62,6 @@ const NOT_NEEDED: [(&str, &str); 5] = [
         "tracing.with.context.field.only",
         "only rows with a context have its headers",
     ),
-    ("debezium.expand.json.payload", "no option of the router's"),
 ];
 
 /// Topic by a regular expression: what the router does, too.
@@ -316,30 +314,53 @@ fn set_formats(
         Node::flag(true),
         "an empty key has its partition there, too",
     );
-    match &formats.key {
-        KeyFormat::Text => {}
-        KeyFormat::Json { schema } => {
-            processor.set("key_as", Node::text("json"), &formats.key_option);
-            if let Some(schema) = schema {
-                processor.set("key_schema", Node::text(schema.clone()), "");
-            }
+    if let KeyFormat::Json { schema } = &formats.key {
+        processor.set("key_as", Node::text("json"), &formats.key_option);
+        if let Some(schema) = schema {
+            processor.set("key_schema", Node::text(schema.clone()), "");
         }
     }
     if formats.headers_are_json {
         processor.set("headers_as", Node::text("json"), &formats.header_option);
     }
     let expand = take_flag(router, "table.expand.json.payload");
-    let nulls = router.settings.take("table.json.payload.null.behavior");
-    let arrays = router.settings.take("table.json.payload.empty.array.behavior");
-    let expands = expand.as_ref().is_some_and(|(_, flag)| *flag) || outboxes.are_messages;
-    let as_text = || match (outboxes.are_messages, outboxes.database) {
-        (true, _) => Some(("text", "a JSON string in a message is its content")),
-        (false, Database::Mysql | Database::Mariadb) => Some(("compact", "JSON columns are without blanks there")),
-        (false, Database::Postgres) => None,
-    };
-    let form = match &formats.payload {
+    let form = payload_form(work, outboxes, expand.as_ref(), has_members);
+    if let Some((word, comment)) = &form {
+        processor.set("payload_as", Node::text(*word), comment);
+    }
+    if let Some((option, _)) = expand {
+        work.taken(&option, &format!("{PROCESSOR}.payload_as"));
+    }
+    let is_expanded = form.is_some_and(|(word, _)| word == EXPANDED);
+    set_drops(work, processor, router, is_expanded, formats.messages_keep_nulls);
+    if let PayloadFormat::Json { schema: Some(schema) } = &formats.payload {
+        match is_expanded || has_members {
+            true => work.not_possible(
+                &formats.payload_option,
+                "schemas of expanded payloads and of placed columns: values come without a schema, as with `schemas.enable=false`",
+            ),
+            false => processor.set("payload_schema", Node::text(schema.clone()), ""),
+        }
+    }
+    if let Some((option, flag)) = take_flag(router, "route.tombstone.on.empty.payload") {
+        work.place(processor, PROCESSOR, "tombstone_on_empty", Node::flag(flag), &option);
+    }
+}
+
+const EXPANDED: &str = "expanded";
+
+/// The word of `payload_as`, and what stands behind it. None: the payload as it is.
+fn payload_form(
+    work: &mut Work,
+    outboxes: &Outboxes<'_>,
+    expand: Option<&(String, bool)>,
+    has_members: bool,
+) -> Option<(&'static str, String)> {
+    let formats = outboxes.formats;
+    let expand = expand.filter(|(_, flag)| *flag).map(|(option, _)| option);
+    match &formats.payload {
         PayloadFormat::Text => {
-            if let Some((option, true)) = &expand {
+            if let Some(option) = expand {
                 work.different(
                     option,
                     "with this converter it makes `Struct{…}` of JSON: the payload is sent as it is here",
@@ -351,9 +372,17 @@ fn set_formats(
                     "with this converter placed columns make `Struct{…}`: a JSON object here",
                 );
             }
-            as_text()
+            match (outboxes.are_messages, outboxes.database) {
+                (true, _) => Some(("text", "a JSON string in a message is its content".to_owned())),
+                (false, Database::Mysql | Database::Mariadb) => {
+                    Some(("compact", "JSON columns are without blanks there".to_owned()))
+                }
+                (false, Database::Postgres) => None,
+            }
         }
-        PayloadFormat::Json { .. } if expands => Some(("expanded", "")),
+        PayloadFormat::Json { .. } if expand.is_some() || outboxes.are_messages => {
+            Some((EXPANDED, formats.payload_option.clone()))
+        }
         PayloadFormat::Json { .. } => {
             if outboxes.database != Database::Postgres {
                 work.different(
@@ -361,21 +390,22 @@ fn set_formats(
                     "of a JSON column the text in the string has a blank behind each `,` and `:`, as MySQL prints it",
                 );
             }
-            Some(("json_string", ""))
+            Some(("json_string", formats.payload_option.clone()))
         }
-    };
-    if let Some((word, why)) = form {
-        let comment = match why {
-            "" => formats.payload_option.as_str(),
-            why => why,
-        };
-        processor.set("payload_as", Node::text(word), comment);
     }
-    if let Some((option, _)) = expand {
-        work.taken(&option, &format!("{PROCESSOR}.payload_as"));
-    }
-    let is_expanded = form.is_some_and(|(word, _)| word == "expanded");
-    let keeps_nulls = nulls.as_ref().is_some_and(|given| given.is("optional_bytes")) || formats.messages_keep_nulls;
+}
+
+/// What an expansion leaves out.
+fn set_drops(
+    work: &mut Work,
+    processor: &mut Mapping,
+    router: &mut Transform,
+    is_expanded: bool,
+    messages_keep_nulls: bool,
+) {
+    let nulls = router.settings.take("table.json.payload.null.behavior");
+    let arrays = router.settings.take("table.json.payload.empty.array.behavior");
+    let keeps_nulls = nulls.as_ref().is_some_and(|given| given.is("optional_bytes")) || messages_keep_nulls;
     let keeps_arrays = arrays.as_ref().is_some_and(|given| given.is("optional_string"));
     for (given, key, drops) in [
         (nulls, "drop_null_members", !keeps_nulls),
@@ -388,18 +418,6 @@ fn set_formats(
             (false, Some(option)) => work.not_needed(&option, "payloads are not expanded"),
             (false, None) => {}
         }
-    }
-    if let PayloadFormat::Json { schema: Some(schema) } = &formats.payload {
-        match is_expanded || has_members {
-            true => work.not_possible(
-                &formats.payload_option,
-                "schemas of expanded payloads and of placed columns: values come without a schema, as with `schemas.enable=false`",
-            ),
-            false => processor.set("payload_schema", Node::text(schema.clone()), ""),
-        }
-    }
-    if let Some((option, flag)) = take_flag(router, "route.tombstone.on.empty.payload") {
-        work.place(processor, PROCESSOR, "tombstone_on_empty", Node::flag(flag), &option);
     }
 }
 

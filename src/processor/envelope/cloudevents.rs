@@ -15,11 +15,11 @@
 
 use std::sync::Arc;
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use bytes::Bytes;
 
 use super::cell::write_payload;
 use super::{ChangeWriter, OutboxEvent};
-use crate::base64;
 use crate::calendar::rfc3339_micros;
 use crate::config::pipeline::{self, ChangeTypes, CloudEventsMode, DEFAULT_TYPE_PREFIX};
 use crate::event::{ChangeEvent, Operation, RowChange};
@@ -474,7 +474,7 @@ impl<'a> Data<'a> {
             }
             Self::Bytes(bytes) => {
                 out.extend_from_slice(b",\"data_base64\":\"");
-                base64::write(out, bytes);
+                out.extend_from_slice(BASE64_STANDARD.encode(bytes).as_bytes());
                 out.push(b'"');
             }
         }

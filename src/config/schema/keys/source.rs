@@ -140,7 +140,7 @@ fn postgres() -> Vec<Key> {
         Key::new(
             "publication",
             like("name", r"^[\s\S]{1,63}$"),
-            "made on the first start if it is missing: without tables for messages alone, for INSERTs when all its tables are outboxes",
+            "made on the first start if it is missing: without tables for messages alone, for INSERTs when all its tables are outboxes (and for UPDATEs with `on_update`)",
         )
         .required(),
         Key::new("create", Takes::Boolean, "`false`: slot and publication must be there").default(true),

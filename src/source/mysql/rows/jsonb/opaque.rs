@@ -2,9 +2,10 @@
 //!
 //! DECIMAL is printed as a number and dates and times as strings; all else in base64, behind the name of its type.
 
+use base64::prelude::{BASE64_STANDARD, Engine};
+
 use super::super::decimal::{self, DecimalError};
 use super::write_quoted;
-use crate::base64;
 
 /// Numbers of `enum_field_types`.
 const TIMESTAMP: u8 = 7;
@@ -176,6 +177,6 @@ fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
         if index > 0 {
             out.extend_from_slice(b"\\n");
         }
-        base64::write(out, line);
+        out.extend_from_slice(BASE64_STANDARD.encode(line).as_bytes());
     }
 }
