@@ -200,7 +200,7 @@ impl Prefix {
             }
             None => Self {
                 text: "debezium".to_owned(),
-                option: String::new(),
+                option: "topic.prefix, by default".to_owned(),
             },
         }
     }
@@ -300,11 +300,13 @@ fn shares(work: &mut Work, captured: &Captured, prefix: &Prefix, decodes: bool, 
     let is_asked = tables.is_empty() && !takes_messages;
     if !tables.is_empty() || is_asked {
         let patterns = match is_asked {
-            true => vec![work.ask(
-                "table.include.list",
-                "OUTBOX_TABLE",
-                "the connector reads every table, and the file does not say which is the outbox",
-            )],
+            true => {
+                let what = match captured.tables_option.is_empty() {
+                    true => "the connector reads every table, and the file does not say which is the outbox",
+                    false => "none of its tables can be named by a pattern, or the predicate takes none",
+                };
+                vec![work.ask("table.include.list", "OUTBOX_TABLE", what)]
+            }
             false => tables,
         };
         shares.push(Share {
