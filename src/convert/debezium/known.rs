@@ -111,7 +111,6 @@ const NOT_NEEDED: &[(&[&str], &str)] = &[
             "config.action.reload",
             "config.providers",
             "config.providers.*",
-            "exactly.once.support",
             "transaction.boundary",
             "transaction.boundary.*",
             "internal.*",

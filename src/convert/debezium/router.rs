@@ -3,7 +3,7 @@
 use super::Database;
 use super::converters::{Formats, KeyFormat, PayloadFormat};
 use super::names;
-use super::settings::list;
+use super::settings::{Given, list};
 use super::transforms::Transform;
 use super::work::Work;
 use crate::config::{Rewrite, Template};
@@ -323,13 +323,13 @@ fn set_formats(
     if formats.headers_are_json {
         processor.set("headers_as", Node::text("json"), &formats.header_option);
     }
-    let expand = take_flag(router, "table.expand.json.payload");
+    let expand = router.settings.take_flag("table.expand.json.payload");
     let form = payload_form(work, outboxes, expand.as_ref(), has_members);
     if let Some((word, comment)) = &form {
         processor.set("payload_as", Node::text(*word), comment);
     }
-    if let Some((option, _)) = expand {
-        work.taken(&option, &format!("{PROCESSOR}.payload_as"));
+    if let Some((given, _)) = expand {
+        work.taken(&given.option, &format!("{PROCESSOR}.payload_as"));
     }
     let is_expanded = form.is_some_and(|(word, _)| word == EXPANDED);
     set_drops(work, processor, router, is_expanded, formats.messages_keep_nulls);
@@ -342,8 +342,14 @@ fn set_formats(
             false => processor.set("payload_schema", Node::text(schema.clone()), ""),
         }
     }
-    if let Some((option, flag)) = take_flag(router, "route.tombstone.on.empty.payload") {
-        work.place(processor, PROCESSOR, "tombstone_on_empty", Node::flag(flag), &option);
+    if let Some((given, flag)) = router.settings.take_flag("route.tombstone.on.empty.payload") {
+        work.place(
+            processor,
+            PROCESSOR,
+            "tombstone_on_empty",
+            Node::flag(flag),
+            &given.option,
+        );
     }
 }
 
@@ -353,11 +359,11 @@ const EXPANDED: &str = "expanded";
 fn payload_form(
     work: &mut Work,
     outboxes: &Outboxes<'_>,
-    expand: Option<&(String, bool)>,
+    expand: Option<&(Given, bool)>,
     has_members: bool,
 ) -> Option<(&'static str, String)> {
     let formats = outboxes.formats;
-    let expand = expand.filter(|(_, flag)| *flag).map(|(option, _)| option);
+    let expand = expand.filter(|(_, flag)| *flag).map(|(given, _)| &given.option);
     match &formats.payload {
         PayloadFormat::Text => {
             if let Some(option) = expand {
@@ -419,12 +425,6 @@ fn set_drops(
             (false, None) => {}
         }
     }
-}
-
-fn take_flag(router: &mut Transform, name: &str) -> Option<(String, bool)> {
-    let given = router.settings.take(name)?;
-    let flag = given.is("true");
-    Some((given.option, flag))
 }
 
 fn set_on_update(work: &mut Work, processor: &mut Mapping, router: &mut Transform, are_messages: bool) {

@@ -34,6 +34,13 @@ impl Settings {
         self.0.remove(name)
     }
 
+    /// An option's value as a flag, if it is there.
+    pub(super) fn take_flag(&mut self, name: &str) -> Option<(Given, bool)> {
+        let given = self.take(name)?;
+        let flag = given.is("true");
+        Some((given, flag))
+    }
+
     /// The first of these that is there; the others stay.
     pub(super) fn take_any(&mut self, names: &[&str]) -> Option<Given> {
         names.iter().find_map(|name| self.take(name))

@@ -179,10 +179,10 @@ fn set_postgres(work: &mut Work, config: &mut Mapping) {
             ),
         }
     }
-    if let Some((given, flag)) = work.take_flag("slot.failover") {
+    if let Some((given, flag)) = work.settings.take_flag("slot.failover") {
         work.place(config, PATH, "failover", Node::flag(flag), &given.option);
     }
-    if let Some((given, flag)) = work.take_flag("slot.drop.on.stop") {
+    if let Some((given, flag)) = work.settings.take_flag("slot.drop.on.stop") {
         match flag {
             true => work.different(
                 &given.option,

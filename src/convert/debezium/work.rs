@@ -25,13 +25,6 @@ impl Work {
             .or_else(|| self.worker.as_ref()?.get(name).cloned())
     }
 
-    /// An option's value as a flag, if it is there.
-    pub(super) fn take_flag(&mut self, name: &str) -> Option<(Given, bool)> {
-        let given = self.take(name)?;
-        let flag = given.is("true");
-        Some((given, flag))
-    }
-
     pub(super) fn taken(&mut self, option: &str, place: &str) {
         self.report.add(Fate::Taken, option, place);
     }
