@@ -7,6 +7,7 @@ use bytes::Bytes;
 /// One Kafka-shaped record, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
+    /// Where it goes: a topic, or the URL of a sink that has none.
     pub topic: Arc<str>,
     /// None: by the key.
     pub partition: Option<i32>,
@@ -16,6 +17,29 @@ pub struct Record {
     pub headers: Vec<Header>,
     /// Milliseconds since 1970 (UTC).
     pub timestamp_ms: i64,
+    /// Only where the sink or the pipeline asks for it.
+    pub about: Option<Box<About>>,
+}
+
+/// What is known of a record's event, whatever its headers are called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    /// The event's own id, or the one that is derived from its position.
+    pub event_id: String,
+    pub event_type: Option<String>,
+    pub aggregate_type: Option<String>,
+    pub aggregate_id: Option<String>,
+    pub ordering: OrderingKey,
+}
+
+/// Events of one key reach the target in the order of their commits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum OrderingKey {
+    /// In no order with any other.
+    Unordered,
+    /// In order with all that have a key of this kind.
+    Source,
+    Key(Bytes),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

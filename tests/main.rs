@@ -37,6 +37,8 @@ mod failover_postgres;
 mod failpoints;
 mod filters;
 mod gaps;
+mod http_sink;
+mod line_sinks;
 mod lock_postgres;
 mod memory;
 mod migration;

@@ -47,11 +47,10 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
 }
 
 async fn findings(pipeline: &config::Pipeline) -> Vec<Finding> {
-    let config::Sink::Kafka(kafka) = &pipeline.sink;
     let mut findings = match &pipeline.source {
         config::Source::Postgres(postgres) => source::postgres::preflight(postgres).await,
         config::Source::Mysql(mysql) => source::mysql::preflight(mysql).await,
     };
-    findings.extend(sink::kafka::preflight(kafka, pipeline).await);
+    findings.extend(sink::preflight(pipeline).await);
     findings
 }

@@ -34,16 +34,18 @@ use std::path::{Path, PathBuf};
 pub use dsn::{MysqlDsn, MysqlHost, PostgresDsn};
 pub use environment::{Environment, ProcessEnvironment};
 pub use error::{ConfigError, ConfigErrors, Note, Place, Problem, Violation};
+pub(crate) use file::RESERVED_HEADERS;
 pub use pattern::{NamePattern, OutboxPattern, PrefixPattern};
 pub use pipeline::{
-    ChangeTypes, Checkpoint, CheckpointTopic, CloudEvents, CloudEventsMode, Columns, CreateTopics, DeadLetter,
-    DebeziumSchema, Delivery, Envelope, ErrorPolicies, ErrorPolicy, Filter, GtidStart, HeaderNames, Kafka, KeyAs,
-    Mysql, MysqlStart, OnFenced, OnMissing, OnNull, OnUpdate, Outbox, OutboxSelection, OversizedDeadLetter, PayloadAs,
-    Pipeline, Postgres, Processor, Restart, Sink, Source, Ssl, SslMode, Start, TopicRule,
+    BatchForm, Body, ChangeTypes, Checkpoint, CheckpointTopic, CloudEvents, CloudEventsMode, Columns, CreateTopics,
+    DeadLetter, DeadLetterPlace, DebeziumSchema, Delivery, Envelope, ErrorPolicies, ErrorPolicy, File, Filter,
+    GtidStart, HeaderNames, Http, HttpAuth, HttpBatch, Kafka, KeyAs, LetterFile, Method, Mysql, MysqlStart, OnFenced,
+    OnMissing, OnNull, OnUpdate, Ordering, Outbox, OutboxSelection, OversizedDeadLetter, PayloadAs, Pipeline, Postgres,
+    Processor, Restart, Retry, Sink, Source, Ssl, SslMode, Start, StatusSet, Stdout, TopicRule,
 };
 pub use route::{Rewrite, Route};
 pub use schema::json_schema;
-pub use template::Template;
+pub use template::{Part as TemplatePart, Template};
 
 use reader::{Finding, Reader};
 
@@ -166,10 +168,10 @@ fn same_transactional_ids(loaded: &[Loaded]) -> Vec<ConfigError> {
     let mut first: HashMap<_, &Path> = HashMap::new();
     let mut errors = Vec::new();
     for file in loaded {
-        let Some(id) = file.pipeline.transactional_id() else {
+        let (Some(id), Some(Kafka { brokers, .. })) = (file.pipeline.transactional_id(), file.pipeline.sink.kafka())
+        else {
             continue;
         };
-        let Sink::Kafka(Kafka { brokers, .. }) = &file.pipeline.sink;
         if let Some(other) = brokers.split(',').find_map(|broker| first.get(&(broker, id))) {
             let (id, other) = (id.to_owned(), other.to_path_buf());
             errors.push(file.error(

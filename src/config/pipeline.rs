@@ -5,9 +5,10 @@
 mod envelope;
 mod filter;
 mod outbox;
+mod sink;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -17,11 +18,13 @@ pub use outbox::{
     Columns, HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate, Outbox, PayloadAs, TimeUnit,
     TimestampColumn, TopicRule,
 };
-use secrecy::SecretString;
+pub use sink::{
+    BatchForm, Body, CreateTopics, File, Http, HttpAuth, HttpBatch, Kafka, Method, OnFenced, Ordering, Retry, Sink,
+    StatusSet, Stdout,
+};
 
 use super::dsn::{MysqlDsn, PostgresDsn};
 use super::pattern::{NamePattern, PrefixPattern};
-use super::template::Template;
 use crate::gtid::{GtidSet, MariadbGtids};
 use crate::position::Lsn;
 
@@ -49,7 +52,7 @@ pub struct Pipeline {
 impl Pipeline {
     /// The sink's transactional id, where anything is written in its name: records, or the checkpoint.
     pub fn transactional_id(&self) -> Option<&str> {
-        let Sink::Kafka(kafka) = &self.sink;
+        let kafka = self.sink.kafka()?;
         let in_use = kafka.exactly_once || self.checkpoint != Checkpoint::File;
         in_use.then_some(kafka.transactional_id.as_str())
     }
@@ -210,55 +213,6 @@ pub enum Processor {
     Filter(Box<Filter>),
 }
 
-/// Where records go.
-#[derive(Debug, Clone)]
-pub enum Sink {
-    Kafka(Kafka),
-}
-
-/// A sink of type `kafka`.
-#[derive(Debug, Clone)]
-pub struct Kafka {
-    /// Names the sink in metrics and logs.
-    pub id: String,
-    /// `host:port`, comma separated, as librdkafka takes it.
-    pub brokers: String,
-    /// The fallback for events that bring no topic of their own.
-    pub topic: Option<Template>,
-    /// The key of records that bring none of their own.
-    pub key: Option<Template>,
-    pub envelope: Envelope,
-    /// Records and position in one Kafka transaction.
-    pub exactly_once: bool,
-    /// Fences older instances, of this sink or of the checkpoint in Kafka; `tailpost-` and the pipeline's name when the file
-    /// does not say.
-    pub transactional_id: String,
-    /// What to do when another instance with the same transactional id is alive.
-    pub on_fenced: OnFenced,
-    /// None: the broker's own rule for topics that are missing.
-    pub create_topics: Option<CreateTopics>,
-    /// librdkafka properties in the file's order, none of them one that an option of ours sets; values can be secrets.
-    pub client_conf: Vec<(String, SecretString)>,
-}
-
-/// What an instance does that was fenced, came back, and was fenced again at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnFenced {
-    /// Wait, and try again at a slow pace.
-    StandBy,
-    /// End the pipeline as failed.
-    Stop,
-}
-
-/// How topics that are missing are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CreateTopics {
-    /// At least 1.
-    pub partitions: i32,
-    /// At least 1, or -1: the broker's default.
-    pub replication_factor: i32,
-}
-
 /// What becomes of an event that cannot go its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorPolicies {
@@ -278,11 +232,48 @@ pub enum ErrorPolicy {
     Skip,
 }
 
-/// `spec.dead_letter` of type `kafka`: a topic of the sink's own cluster.
+/// `spec.dead_letter`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetter {
-    pub topic: String,
+    pub place: DeadLetterPlace,
     pub oversized: OversizedDeadLetter,
+}
+
+/// Where dead letters are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeadLetterPlace {
+    /// A topic of the sink's own cluster.
+    Topic(String),
+    /// An SQLite file of this machine.
+    File(LetterFile),
+}
+
+/// `spec.dead_letter` of type `sqlite`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LetterFile {
+    pub path: PathBuf,
+    /// How long letters are kept; none: until they are purged by hand.
+    pub retention: Option<Duration>,
+}
+
+impl LetterFile {
+    /// The same, seen from a folder if its path is relative.
+    pub fn in_folder(&self, folder: &Path) -> Self {
+        Self {
+            path: folder.join(&self.path),
+            retention: self.retention,
+        }
+    }
+}
+
+impl DeadLetter {
+    /// The topic that has them, if it is one.
+    pub fn topic(&self) -> Option<&str> {
+        match &self.place {
+            DeadLetterPlace::Topic(topic) => Some(topic),
+            DeadLetterPlace::File(_) => None,
+        }
+    }
 }
 
 /// What becomes of a dead letter that is too large for its topic as well, or whose bytes the source had to discard.

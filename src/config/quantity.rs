@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub(super) const DURATION: &str = "a duration such as 250ms, 30s, 5m or 1h";
+pub(super) const DURATION: &str = "a duration such as 250ms, 30s, 5m, 1h or 30d";
 pub(super) const SIZE: &str = "a size such as 64KiB, 32MiB, 10MB or a number of bytes";
 
 /// A whole number and a unit of time, without a blank between them.
@@ -13,6 +13,7 @@ pub(super) fn parse_duration(text: &str) -> Option<Duration> {
         "s" => 1000,
         "m" => 60 * 1000,
         "h" => 60 * 60 * 1000,
+        "d" => 24 * 60 * 60 * 1000,
         _ => return None,
     };
     number.checked_mul(millis).map(Duration::from_millis)
@@ -90,7 +91,7 @@ mod tests {
             "-1s",
             "30 s",
             "30S",
-            "1d",
+            "1w",
             "99999999999999999999s",
             "18446744073709551615h",
         ] {

@@ -14,7 +14,7 @@ use super::error::Problem;
 use super::placeholder::{self, Segment};
 use super::quantity::{self, show_duration, show_size};
 use super::schema::{Form, Takes};
-use super::shown::{describe, join, kind, names_secret, quoted};
+use super::shown::{describe, in_words, join, kind, names_secret, quoted};
 use super::suggest::nearest;
 
 /// The proof that a violation was recorded.
@@ -481,11 +481,7 @@ impl<'e> Reader<'e> {
         text: &Text,
         words: impl Iterator<Item = &'w str> + Clone,
     ) -> Reported {
-        let expected = words
-            .clone()
-            .map(|word| format!("`{word}`"))
-            .collect::<Vec<_>>()
-            .join(" or ");
+        let expected = in_words(words.clone().map(|word| format!("`{word}`")).collect());
         let suggestion = if text.expanded {
             None
         } else {

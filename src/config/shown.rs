@@ -73,3 +73,11 @@ pub(super) fn kind(value: &Value) -> &'static str {
         Value::Tagged => "a value with a tag",
     }
 }
+/// `a, b or c`.
+pub(super) fn in_words(mut words: Vec<String>) -> String {
+    match words.pop() {
+        Some(last) if words.is_empty() => last,
+        Some(last) => format!("{} or {last}", words.join(", ")),
+        None => String::new(),
+    }
+}

@@ -25,22 +25,31 @@ use crate::position::EventPosition;
 use crate::record::{Header, Record};
 use crate::sink::{DeliveryError, DeliveryErrorKind, RecordFault};
 
-/// The first of a letter's own headers.
-const REASON: &str = "tailpost-dlq-reason";
-const DETAIL: &str = "tailpost-dlq-detail";
-const ERROR: &str = "tailpost-dlq-error";
-const PIPELINE: &str = "tailpost-dlq-pipeline";
-const SOURCE: &str = "tailpost-dlq-source";
-const POSITION: &str = "tailpost-dlq-position";
-const EVENT_ID: &str = "tailpost-dlq-event-id";
-const TOPIC: &str = "tailpost-dlq-topic";
-const PREFIX: &str = "tailpost-dlq-prefix";
-const TABLE: &str = "tailpost-dlq-table";
-const TIME: &str = "tailpost-dlq-time";
-const ATTEMPTS: &str = "tailpost-dlq-attempts";
-const STUB: &str = "tailpost-dlq-stub";
-const SIZE: &str = "tailpost-dlq-size";
-const SHA256: &str = "tailpost-dlq-sha256";
+/// The names of a letter's own headers, of which `REASON` is the first.
+pub(crate) mod letter_headers {
+    pub(crate) const REASON: &str = "tailpost-dlq-reason";
+    pub(crate) const DETAIL: &str = "tailpost-dlq-detail";
+    pub(crate) const ERROR: &str = "tailpost-dlq-error";
+    pub(crate) const PIPELINE: &str = "tailpost-dlq-pipeline";
+    pub(crate) const SOURCE: &str = "tailpost-dlq-source";
+    pub(crate) const POSITION: &str = "tailpost-dlq-position";
+    pub(crate) const EVENT_ID: &str = "tailpost-dlq-event-id";
+    pub(crate) const TOPIC: &str = "tailpost-dlq-topic";
+    pub(crate) const PREFIX: &str = "tailpost-dlq-prefix";
+    pub(crate) const TABLE: &str = "tailpost-dlq-table";
+    pub(crate) const TIME: &str = "tailpost-dlq-time";
+    pub(crate) const ATTEMPTS: &str = "tailpost-dlq-attempts";
+    pub(crate) const STUB: &str = "tailpost-dlq-stub";
+    pub(crate) const SIZE: &str = "tailpost-dlq-size";
+    pub(crate) const SHA256: &str = "tailpost-dlq-sha256";
+
+    /// Those that every letter has, or has a field for.
+    pub(crate) const OF_FIELDS: [&str; 10] = [
+        REASON, DETAIL, ERROR, PIPELINE, SOURCE, POSITION, EVENT_ID, TOPIC, TIME, ATTEMPTS,
+    ];
+}
+
+use letter_headers::*;
 
 /// The most bytes of one header's value, where they are bounded.
 const MAX_TEXT: usize = 1024;
@@ -57,14 +66,29 @@ pub enum DeadLetterReason {
     SchemaValidationFailed,
     /// The target will never take its record.
     PermanentFailure,
+    /// The target did not take its record as often as it was tried.
+    MaxRetriesExceeded,
+    /// The same, and the last attempt got no answer in its time.
+    ProcessingTimeout,
 }
 
 impl DeadLetterReason {
+    /// Of a record that the target does not take.
+    pub fn of_delivery(error: &DeliveryError) -> Self {
+        match error.kind {
+            DeliveryErrorKind::Record(RecordFault::Exhausted) => Self::MaxRetriesExceeded,
+            DeliveryErrorKind::Record(RecordFault::TimedOut) => Self::ProcessingTimeout,
+            _ => Self::PermanentFailure,
+        }
+    }
+
     pub fn label(self) -> &'static str {
         match self {
             Self::PoisonMessage => "poison_message",
             Self::SchemaValidationFailed => "schema_validation_failed",
             Self::PermanentFailure => "permanent_failure",
+            Self::MaxRetriesExceeded => "max_retries_exceeded",
+            Self::ProcessingTimeout => "processing_timeout",
         }
     }
 }
@@ -72,6 +96,7 @@ impl DeadLetterReason {
 /// Makes dead letters, as the pipeline file says.
 #[derive(Debug)]
 pub struct DeadLetters {
+    /// Empty where they are kept in a file.
     topic: Arc<str>,
     oversized: OversizedDeadLetter,
     pipeline: Bytes,
@@ -104,7 +129,7 @@ impl DeadLetters {
         let config = pipeline.dead_letter.as_ref()?;
         let source = pipeline.source.id();
         Some(Self {
-            topic: Arc::from(config.topic.as_str()),
+            topic: Arc::from(config.topic().unwrap_or_default()),
             oversized: config.oversized,
             pipeline: Bytes::from(pipeline.name.clone()),
             source: Bytes::from(source.to_owned()),
@@ -162,6 +187,7 @@ impl DeadLetters {
             headers,
             partition: None,
             timestamp_ms: event.commit_time_us.div_euclid(1000),
+            about: outline.about.clone(),
         })
     }
 
@@ -182,7 +208,7 @@ impl DeadLetters {
         };
         let mut headers = record.headers;
         let why = Why {
-            reason: DeadLetterReason::PermanentFailure,
+            reason: DeadLetterReason::of_delivery(error),
             detail: detail.label(),
             error: error.to_string(),
             topic: Some(&record.topic),
@@ -244,6 +270,7 @@ impl DeadLetters {
             headers,
             partition: None,
             timestamp_ms: letter.timestamp_ms,
+            about: letter.about,
         })
     }
 

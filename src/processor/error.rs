@@ -8,7 +8,7 @@ use super::dead_letter::DeadLetterReason;
 use crate::config::pipeline::{ErrorPolicies, ErrorPolicy, OnUpdate};
 use crate::event::{Change, ChangeEvent, Selection};
 use crate::position::EventPosition;
-use crate::record::Header;
+use crate::record::{About, Header};
 use crate::skip::SkipReason;
 
 /// An event that cannot go its way, for the pipeline's error policy.
@@ -30,6 +30,7 @@ pub struct Outline {
     pub topic: Option<Arc<str>>,
     pub key: Option<Bytes>,
     pub headers: Vec<Header>,
+    pub about: Option<Box<About>>,
 }
 
 impl ProcessError {
@@ -183,6 +184,10 @@ pub enum Problem {
     NotTaken,
     #[error("it has no topic: {tried}; set `default_topic` of the outbox processor or `topic` of the sink")]
     NoTopic { tried: String },
+    #[error("it has no URL: the sink's `url` finds no text in `{field}`; expected a text, a number or a boolean there")]
+    NoUrl { field: String },
+    #[error("`{field}` would be another path in the sink's `url`: expected a text other than `.` and `..`")]
+    IllegalUrl { field: String },
     #[error("{origin} gives a topic that kafka does not allow: {fault}; expected 1 to 249 of a-z A-Z 0-9 . _ -")]
     IllegalTopic { origin: String, fault: TopicFault },
 
@@ -220,7 +225,11 @@ impl Problem {
             | Self::IllegalAttribute { .. }
             | Self::NoNewRow
             | Self::Updated { .. } => ErrorKind::Invalid,
-            Self::NotTaken | Self::NoTopic { .. } | Self::IllegalTopic { .. } => ErrorKind::Unroutable,
+            Self::NotTaken
+            | Self::NoTopic { .. }
+            | Self::IllegalTopic { .. }
+            | Self::NoUrl { .. }
+            | Self::IllegalUrl { .. } => ErrorKind::Unroutable,
             Self::Oversized { .. } => ErrorKind::Rejected,
         }
     }

@@ -18,14 +18,17 @@ mod place;
 mod table;
 mod template;
 mod topic;
+mod url;
 
 use std::sync::Arc;
 
+pub(crate) use dead_letter::letter_headers;
 pub use dead_letter::{DeadLetterReason, DeadLetters, Unparkable};
 pub use error::{ErrorKind, Outline, Problem, ProcessError};
 pub use outbox::Outbox;
 
 use crate::config::pipeline::{self, Pipeline};
+use crate::config::template::Template;
 use crate::event::{Change, ChangeEvent, Selection};
 use crate::record::Record;
 use crate::skip::SkipReason;
@@ -91,24 +94,67 @@ impl Processor for Link {
     }
 }
 
+/// What a sink asks of the records that it is given.
+struct SinkWishes<'a> {
+    target: SinkTarget<'a>,
+    /// For records that bring no key of their own.
+    key: Option<&'a Template>,
+    /// None: nothing is to be known of an event but what is sent.
+    about: Option<&'a pipeline::Ordering>,
+}
+
+/// Where a sink's records go.
+enum SinkTarget<'a> {
+    /// To topics, by default to this one.
+    Topic(Option<&'a Template>),
+    Url(&'a Template),
+}
+
+impl<'a> SinkWishes<'a> {
+    fn new(sink: &'a pipeline::Sink, dead_letter: Option<&pipeline::DeadLetter>) -> Self {
+        let target = match sink {
+            pipeline::Sink::Kafka(kafka) => SinkTarget::Topic(kafka.topic.as_ref()),
+            pipeline::Sink::File(pipeline::File { lines, .. }) | pipeline::Sink::Stdout(lines) => {
+                SinkTarget::Topic(Some(&lines.topic))
+            }
+            pipeline::Sink::Http(http) => SinkTarget::Url(&http.url),
+        };
+        let parks_in_file = dead_letter.is_some_and(|dead_letter| dead_letter.topic().is_none());
+        let about = match sink {
+            pipeline::Sink::Http(http) => Some(&http.ordering),
+            _ => parks_in_file.then_some(&pipeline::Ordering::Unordered),
+        };
+        Self {
+            target,
+            key: sink.key(),
+            about,
+        }
+    }
+}
+
 impl Chain {
     pub fn new(pipeline: &Pipeline) -> Self {
-        let pipeline::Sink::Kafka(sink) = &pipeline.sink;
-        Self::between(pipeline.source.id(), &pipeline.processors, sink)
+        let dead_letter = pipeline.dead_letter.as_ref();
+        Self::between(pipeline.source.id(), &pipeline.processors, &pipeline.sink, dead_letter)
     }
 
-    fn between(source_id: &str, processors: &[pipeline::Processor], sink: &pipeline::Kafka) -> Self {
-        let envelope = Envelope::new(&sink.envelope, source_id);
-        let (topic, key) = (sink.topic.as_ref(), sink.key.as_ref());
+    fn between(
+        source_id: &str,
+        processors: &[pipeline::Processor],
+        sink: &pipeline::Sink,
+        dead_letter: Option<&pipeline::DeadLetter>,
+    ) -> Self {
+        let envelope = Envelope::new(sink.envelope(), source_id);
+        let wishes = SinkWishes::new(sink, dead_letter);
         let links = processors.iter().map(|processor| match processor {
             pipeline::Processor::Outbox(config) => {
-                Link::Outbox(Box::new(Outbox::new(config, topic, key, envelope.clone())))
+                Link::Outbox(Box::new(Outbox::new(config, &wishes, envelope.clone())))
             }
             pipeline::Processor::Filter(config) => Link::Filter(Box::new(Filter::new(config, source_id))),
         });
         Self {
             links: links.collect(),
-            tables: TableEvents::new(source_id, topic, key, envelope),
+            tables: TableEvents::new(source_id, &wishes, envelope),
         }
     }
 

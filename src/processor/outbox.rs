@@ -26,12 +26,13 @@ use super::error::{Outline, Problem, ProcessError};
 use super::field::{Field, FieldPath, Fields, Names, Slot, Text, named_text};
 use super::template::{Compiled, Rendering};
 use super::topic::{OwnTopic, TopicCascade, TopicNames};
-use super::{Outcome, Processor, Step};
+use super::url::UrlTemplate;
+use super::{Outcome, Processor, SinkTarget, SinkWishes, Step};
 use crate::config::pattern::OutboxPattern;
 use crate::config::pipeline::{self, HeadersAs, KeyAs, OnMissing, OnNull, OnUpdate, TimeUnit, TopicRule};
 use crate::config::template::Template;
 use crate::event::{Change, ChangeEvent, LogMessage, Operation, RowChange, Selection};
-use crate::record::{Header, Record};
+use crate::record::{About, Header, OrderingKey, Record};
 use crate::skip::SkipReason;
 use carried::TraceColumn;
 use connect::SchemaEnvelope;
@@ -46,10 +47,37 @@ pub struct Outbox {
     tables: Vec<OutboxPattern>,
     on_update: OnUpdate,
     layout: Layout,
-    topic: TopicCascade,
+    target: Target,
+    /// None: the record carries nothing beside what is sent.
+    about: Option<Ordering>,
     /// None: the value is the payload in the envelope.
     payload_form: Option<PayloadForm>,
     envelope: Envelope,
+}
+
+/// Where an event's record goes.
+#[derive(Debug)]
+enum Target {
+    Topic(TopicCascade),
+    Url(UrlTemplate<FieldPath>),
+}
+
+impl Target {
+    fn find(&mut self, fields: &Fields<'_>, names: &Names) -> Result<Arc<str>, Problem> {
+        match self {
+            Self::Topic(cascade) => cascade.topic(fields, names),
+            Self::Url(template) => template.url(|place, name| named_text(fields.at(place), name)),
+        }
+    }
+}
+
+/// Among which events order is kept.
+#[derive(Debug)]
+enum Ordering {
+    Key,
+    Template(Compiled<FieldPath>),
+    Source,
+    Unordered,
 }
 
 /// Where an event has what goes into its record, as the file says.
@@ -140,12 +168,7 @@ impl Texts<'_> {
 
 impl Outbox {
     /// A processor as the file has it, in front of a sink that may have templates of its own.
-    pub(super) fn new(
-        config: &pipeline::Outbox,
-        sink_topic: Option<&Template>,
-        sink_key: Option<&Template>,
-        envelope: Envelope,
-    ) -> Self {
+    pub(super) fn new(config: &pipeline::Outbox, sink: &SinkWishes<'_>, envelope: Envelope) -> Self {
         let mut names = Names::default();
         let columns = Columns {
             payload: names.slot(&config.columns.payload),
@@ -168,9 +191,16 @@ impl Outbox {
         };
         let mut compiled =
             |template: Option<&Template>| template.map(|template| Compiled::new(template, |path| names.path(path)));
-        let sink = compiled(sink_topic);
         let template = compiled(config.topic.as_ref().and_then(TopicRule::template));
-        let (key, sink_key) = (compiled(config.key.as_ref()), compiled(sink_key));
+        let (key, sink_key) = (compiled(config.key.as_ref()), compiled(sink.key));
+        let about = sink.about.map(|ordering| match ordering {
+            pipeline::Ordering::Key => Ordering::Key,
+            pipeline::Ordering::Template(template) => {
+                Ordering::Template(Compiled::new(template, |path| names.path(path)))
+            }
+            pipeline::Ordering::Source => Ordering::Source,
+            pipeline::Ordering::Unordered => Ordering::Unordered,
+        });
         let additional = config.additional_headers.iter();
         let additional = additional
             .map(|(header, column)| (Arc::from(header.as_str()), names.slot(column)))
@@ -182,13 +212,17 @@ impl Outbox {
             }),
             Some(TopicRule::Template(_)) | None => template.map(OwnTopic::Template),
         };
-        let topic = TopicCascade {
-            own,
-            column: names.slot(&config.columns.topic),
-            default_topic: config.default_topic.clone(),
-            sink,
-            strict: config.strict,
-            names: TopicNames::default(),
+        let mut place = |path: &[String]| names.path(path);
+        let target = match sink.target {
+            SinkTarget::Url(url) => Target::Url(UrlTemplate::new(url, place)),
+            SinkTarget::Topic(topic) => Target::Topic(TopicCascade {
+                own,
+                sink: topic.map(|template| Compiled::new(template, &mut place)),
+                column: names.slot(&config.columns.topic),
+                default_topic: config.default_topic.clone(),
+                strict: config.strict,
+                names: TopicNames::default(),
+            }),
         };
         let name = |name: &Option<String>| name.as_deref().map(Arc::from);
         let headers = HeaderNames {
@@ -223,7 +257,8 @@ impl Outbox {
             tables: config.tables.clone(),
             on_update: config.on_update,
             layout,
-            topic,
+            target,
+            about,
             payload_form,
             envelope,
         }
@@ -272,7 +307,9 @@ impl Outbox {
             self.layout.demand(&texts)?;
         }
         self.layout.demand_additional(&fields)?;
-        let topic = self.topic.topic(&fields, &self.layout.names)?;
+        let topic = self.target.find(&fields, &self.layout.names)?;
+        let about = self.about.as_ref();
+        let about = about.map(|ordering| self.layout.about(event, &fields, &texts, ordering));
         let timestamp_ms = self.layout.timestamp_ms(&fields)?;
         let outbox = || texts.event(change, payload, timestamp_ms, event);
         let mut beside = Vec::new();
@@ -291,6 +328,13 @@ impl Outbox {
         }
         self.layout.carry(&fields, &mut headers)?;
         let key = self.layout.key(&fields, aggregate_id)?;
+        let by_key = matches!(self.about, Some(Ordering::Key));
+        let about = about.transpose()?.map(|mut about| {
+            if let (true, Some(key)) = (by_key, &key) {
+                about.ordering = OrderingKey::Key(key.clone());
+            }
+            Box::new(about)
+        });
         Ok(Record {
             topic,
             partition: self.layout.partition(&fields)?,
@@ -298,6 +342,7 @@ impl Outbox {
             value,
             headers,
             timestamp_ms: timestamp_ms.unwrap_or_else(|| event.commit_time_us.div_euclid(1000)),
+            about,
         })
     }
 
@@ -306,13 +351,16 @@ impl Outbox {
         let fields = self.layout.all_fields(change).unwrap_or(Fields::None);
         let text = |slot| Ok::<_, Infallible>(self.layout.text(&fields, slot).ok().flatten());
         let Ok(texts) = self.layout.texts(text);
+        let about = self.about.as_ref();
+        let about = about.and_then(|ordering| self.layout.about(event, &fields, &texts, ordering).ok());
         let Ok((mut headers, aggregate_id)) = self.layout.headers(event, &fields, texts, text);
         // What is no headers may be what the record failed for.
         let _ = self.layout.carry(&fields, &mut headers);
         Outline {
-            topic: self.topic.topic(&fields, &self.layout.names).ok(),
+            topic: self.target.find(&fields, &self.layout.names).ok(),
             key: self.layout.key(&fields, aggregate_id).ok().flatten(),
             headers,
+            about: about.map(Box::new),
         }
     }
 }
@@ -457,6 +505,35 @@ impl Layout {
                 form: self.headers.form,
             };
             carried.push_members(headers, fields.field(slot), self.names.name(slot))
+        })
+    }
+
+    /// What is known of the event beside what is sent. Where its order is that of the record's key, that is left to be said.
+    fn about(
+        &self,
+        event: &ChangeEvent,
+        fields: &Fields<'_>,
+        texts: &Texts<'_>,
+        ordering: &Ordering,
+    ) -> Result<About, Problem> {
+        let owned = |text: &Option<Text<'_>>| text.as_ref().map(|text| text.as_str().to_owned());
+        let ordering = match ordering {
+            Ordering::Key | Ordering::Unordered => OrderingKey::Unordered,
+            Ordering::Source => OrderingKey::Source,
+            Ordering::Template(template) => {
+                let mut key = String::new();
+                match template.render(&mut key, |place, name| named_text(fields.at(place), name))? {
+                    Rendering::Whole => OrderingKey::Key(Bytes::from(key)),
+                    Rendering::Lacks(_) => OrderingKey::Unordered,
+                }
+            }
+        };
+        Ok(About {
+            event_id: owned(&texts.event_id).unwrap_or_else(|| event.position.to_string()),
+            event_type: owned(&texts.event_type),
+            aggregate_type: owned(&texts.aggregate_type),
+            aggregate_id: owned(&texts.aggregate_id),
+            ordering,
         })
     }
 

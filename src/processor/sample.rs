@@ -81,7 +81,7 @@ pub(super) fn sink_in(envelope: Envelope) -> pipeline::Kafka {
 pub(super) fn chain(outboxes: Vec<pipeline::Outbox>, sink: &pipeline::Kafka) -> Chain {
     let processors = outboxes.into_iter().map(Box::new).map(pipeline::Processor::Outbox);
     let processors: Vec<_> = processors.collect();
-    Chain::between("pg1", &processors, sink)
+    Chain::between("pg1", &processors, &pipeline::Sink::Kafka(sink.clone()), None)
 }
 
 /// One outbox processor before a sink without templates.

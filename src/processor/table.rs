@@ -12,34 +12,67 @@ use super::field::Names;
 use super::place::{Place, Places};
 use super::template::{Compiled, Rendering};
 use super::topic::TopicNames;
-use crate::config::template::Template;
+use super::url::UrlTemplate;
+use super::{SinkTarget, SinkWishes};
+use crate::config::pipeline;
 use crate::event::{ChangeEvent, Operation, RowChange};
-use crate::record::Record;
+use crate::record::{About, OrderingKey, Record};
 
 /// Makes records of ordinary tables' changes.
 #[derive(Debug)]
 pub(super) struct TableEvents {
     source_id: String,
     names: Names,
-    topic: Option<Compiled<Place>>,
+    target: Target,
     key: Option<Compiled<Place>>,
+    /// None: the record carries nothing beside what is sent.
+    about: Option<Ordering>,
     envelope: Envelope,
-    topic_names: TopicNames,
+}
+
+#[derive(Debug)]
+enum Target {
+    Topic {
+        template: Option<Compiled<Place>>,
+        names: TopicNames,
+    },
+    Url(UrlTemplate<Place>),
+}
+
+/// Among which changes order is kept.
+#[derive(Debug)]
+enum Ordering {
+    Key,
+    Template(Compiled<Place>),
+    Source,
+    Unordered,
 }
 
 impl TableEvents {
-    pub(super) fn new(source_id: &str, topic: Option<&Template>, key: Option<&Template>, envelope: Envelope) -> Self {
+    pub(super) fn new(source_id: &str, sink: &SinkWishes<'_>, envelope: Envelope) -> Self {
         let mut names = Names::default();
-        let mut compiled = |template: Option<&Template>| {
-            template.map(|template| Compiled::new(template, |path| Place::new(path, &mut names)))
+        let mut place = |path: &[String]| Place::new(path, &mut names);
+        let target = match sink.target {
+            SinkTarget::Topic(topic) => Target::Topic {
+                template: topic.map(|template| Compiled::new(template, &mut place)),
+                names: TopicNames::default(),
+            },
+            SinkTarget::Url(url) => Target::Url(UrlTemplate::new(url, &mut place)),
         };
+        let key = sink.key.map(|template| Compiled::new(template, &mut place));
+        let about = sink.about.map(|ordering| match ordering {
+            pipeline::Ordering::Key => Ordering::Key,
+            pipeline::Ordering::Template(template) => Ordering::Template(Compiled::new(template, &mut place)),
+            pipeline::Ordering::Source => Ordering::Source,
+            pipeline::Ordering::Unordered => Ordering::Unordered,
+        });
         Self {
             source_id: source_id.to_owned(),
-            topic: compiled(topic),
-            key: compiled(key),
+            target,
+            key,
+            about,
             names,
             envelope,
-            topic_names: TopicNames::default(),
         }
     }
 
@@ -48,14 +81,51 @@ impl TableEvents {
             return Err(Problem::NoNewRow);
         }
         let mut headers = Vec::new();
+        let (topic, key) = (self.topic(change)?, self.key(event, change)?);
         Ok(Record {
-            topic: self.topic(change)?,
-            key: self.key(event, change)?,
+            about: self.about(event, change, key.as_ref())?,
+            topic,
+            key,
             value: Some(self.envelope.of_row(event, change, &mut headers)?),
             headers,
             partition: None,
             timestamp_ms: event.commit_time_us.div_euclid(1000),
         })
+    }
+
+    /// The event's id is its position; a change has no other of the fields.
+    fn about(
+        &self,
+        event: &ChangeEvent,
+        change: &RowChange,
+        key: Option<&Bytes>,
+    ) -> Result<Option<Box<About>>, Problem> {
+        let Some(ordering) = &self.about else {
+            return Ok(None);
+        };
+        let ordering = match ordering {
+            Ordering::Unordered => OrderingKey::Unordered,
+            Ordering::Source => OrderingKey::Source,
+            Ordering::Key => key.map_or(OrderingKey::Unordered, |key| OrderingKey::Key(key.clone())),
+            Ordering::Template(template) => self
+                .rendered(template, change)?
+                .map_or(OrderingKey::Unordered, OrderingKey::Key),
+        };
+        Ok(Some(Box::new(About {
+            event_id: event.position.to_string(),
+            event_type: None,
+            aggregate_type: None,
+            aggregate_id: None,
+            ordering,
+        })))
+    }
+
+    /// None: it is empty, or finds no text in some place. The names must have been looked up.
+    fn rendered(&self, template: &Compiled<Place>, change: &RowChange) -> Result<Option<Bytes>, Problem> {
+        let places = Places::of_row(&self.names, &self.source_id, change);
+        let mut text = String::new();
+        let rendering = template.render(&mut text, |place, name| places.text(place, name))?;
+        Ok((rendering == Rendering::Whole && !text.is_empty()).then(|| Bytes::from(text)))
     }
 
     /// What can be told of a record that could not be made.
@@ -64,22 +134,26 @@ impl TableEvents {
             topic: self.topic(change).ok(),
             key: self.key(event, change).ok().flatten(),
             headers: Vec::new(),
+            about: self.about(event, change, None).ok().flatten(),
         }
     }
 
     fn topic(&mut self, change: &RowChange) -> Result<Arc<str>, Problem> {
         self.names.look_up(&change.table);
         let places = Places::of_row(&self.names, &self.source_id, change);
+        let (template, names) = match &mut self.target {
+            Target::Topic { template, names } => (template, names),
+            Target::Url(url) => return url.url(|place, name| places.text(place, name)),
+        };
         let no_topic = |tried: String| Problem::NoTopic { tried };
-        let template = self
-            .topic
+        let template = template
             .as_ref()
             .ok_or_else(|| no_topic("the sink has no `topic`".to_owned()))?;
-        match template.render(self.topic_names.draft(), |place, name| places.text(place, name))? {
+        match template.render(names.draft(), |place, name| places.text(place, name))? {
             Rendering::Whole => {}
             Rendering::Lacks(name) => return Err(no_topic(format!("the sink's `topic` finds no text in `{name}`"))),
         }
-        self.topic_names.name().map_err(|fault| Problem::IllegalTopic {
+        names.name().map_err(|fault| Problem::IllegalTopic {
             origin: format!("the sink's `topic: {}`", template.source()),
             fault,
         })
@@ -90,10 +164,7 @@ impl TableEvents {
             return self.envelope.key(event, change);
         };
         self.names.look_up(&change.table);
-        let places = Places::of_row(&self.names, &self.source_id, change);
-        let mut key = String::new();
-        let rendering = template.render(&mut key, |place, name| places.text(place, name))?;
-        Ok((rendering == Rendering::Whole && !key.is_empty()).then(|| Bytes::from(key)))
+        self.rendered(template, change)
     }
 }
 

@@ -153,13 +153,20 @@ impl TopicNames {
 
     /// The name that was written.
     pub(super) fn name(&mut self) -> Result<Arc<str>, TopicFault> {
-        if let Some(last) = self.last.as_ref().filter(|last| ***last == *self.draft) {
-            return Ok(Arc::clone(last));
+        if self.last.as_ref().is_none_or(|last| **last != *self.draft) {
+            check(&self.draft)?;
         }
-        check(&self.draft)?;
-        let name = Arc::from(self.draft.as_str());
-        self.last = Some(Arc::clone(&name));
-        Ok(name)
+        Ok(self.text())
+    }
+
+    /// What was written, be it a topic's name or not.
+    pub(super) fn text(&mut self) -> Arc<str> {
+        if let Some(last) = self.last.as_ref().filter(|last| ***last == *self.draft) {
+            return Arc::clone(last);
+        }
+        let text = Arc::from(self.draft.as_str());
+        self.last = Some(Arc::clone(&text));
+        text
     }
 }
 

@@ -4,39 +4,42 @@ use std::time::Duration;
 
 use crate::config::Restart;
 
-/// Exponential back-off with jitter, as [`Restart`] has it.
+/// How long to wait after so many tries, of which there was one at least, as [`Restart`] has it.
+pub fn delay(restart: &Restart, tries: u32) -> Duration {
+    let Restart {
+        base_delay,
+        max_delay,
+        multiplier,
+        jitter: (least, largest),
+    } = *restart;
+    let exponent = i32::try_from(tries.saturating_sub(1)).unwrap_or(i32::MAX);
+    // In seconds as a float: a product past what a duration holds is cut to the maximum all the same.
+    let grown = base_delay.as_secs_f64() * multiplier.powi(exponent);
+    let wait = grown.min(max_delay.as_secs_f64()) * rand::random_range(least..=largest);
+    Duration::try_from_secs_f64(wait).unwrap_or(max_delay)
+}
+
+/// Exponential back-off with jitter.
 #[derive(Debug)]
 pub struct Backoff {
     restart: Restart,
-    next: Duration,
+    tries: u32,
 }
 
 impl Backoff {
     pub fn new(restart: Restart) -> Self {
-        Self {
-            restart,
-            next: restart.base_delay,
-        }
+        Self { restart, tries: 0 }
     }
 
     /// How long to wait before the next try.
     pub fn wait(&mut self) -> Duration {
-        let Restart {
-            max_delay,
-            multiplier,
-            jitter: (least, largest),
-            ..
-        } = self.restart;
-        let wait = self.next.min(max_delay).mul_f64(rand::random_range(least..=largest));
-        // In seconds as a float: a product past what a duration holds is cut to the maximum all the same.
-        let next = (self.next.as_secs_f64() * multiplier).min(max_delay.as_secs_f64());
-        self.next = Duration::try_from_secs_f64(next).unwrap_or(max_delay);
-        wait
+        self.tries = self.tries.saturating_add(1);
+        delay(&self.restart, self.tries)
     }
 
     /// A try went well.
     pub fn reset(&mut self) {
-        self.next = self.restart.base_delay;
+        self.tries = 0;
     }
 }
 

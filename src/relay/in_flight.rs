@@ -18,8 +18,9 @@ use tokio::time::sleep;
 use crate::config::Delivery;
 use crate::position::Position;
 use crate::processor::DeadLetterReason;
+use crate::record::Record;
 use crate::sink::DeliveryError;
-use crate::skip::SkipCounts;
+use crate::skip::{SkipCounts, SkipReason};
 use crate::telemetry::histogram::Histogram;
 
 /// With so many events in flight nobody waits for the next report of one.
@@ -43,11 +44,22 @@ pub struct Failure {
     pub error: DeliveryError,
 }
 
+/// A record that its target does not take, of a sink that goes on behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    pub seq: Seq,
+    pub record: Record,
+    pub error: DeliveryError,
+    /// How often it was tried.
+    pub attempts: u32,
+}
+
 #[derive(Debug)]
 struct Shared {
     /// One bit a seq, in a ring that is at least as large as what may be in flight.
     done: Box<[AtomicU64]>,
     failures: Mutex<Vec<Failure>>,
+    refused: Mutex<Vec<Refused>>,
     changed: Notify,
     /// Whether `changed` was told and not heard yet: most acks need not wake anybody.
     told: AtomicBool,
@@ -89,6 +101,14 @@ impl Acks {
     /// The record was not delivered and will not be by this sink.
     pub fn failed(&self, seq: Seq, error: DeliveryError) {
         self.fail(Failure { seq: Some(seq), error });
+    }
+
+    /// The target does not take the record. Nothing else fails with it.
+    pub fn refused(&self, refused: Refused) {
+        let mut all = self.0.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(refused);
+        drop(all);
+        self.0.tell();
     }
 
     /// The sink cannot deliver anything, for a reason that no record of its own has.
@@ -141,6 +161,7 @@ impl Settled {
         match fate {
             Fate::Published => self.published += 1,
             Fate::DeadLettered(reason) => *self.dead_lettered.entry(reason).or_default() += 1,
+            Fate::Skipped(reason) => self.skipped.add(reason, 1),
             Fate::Position => {}
         }
     }
@@ -221,6 +242,8 @@ struct Entry {
 pub enum Fate {
     Published,
     DeadLettered(DeadLetterReason),
+    /// It was sent and refused, and is passed over.
+    Skipped(SkipReason),
     /// Not an event: the position that travels in a transaction with those before it.
     Position,
 }
@@ -250,6 +273,7 @@ impl Ledger {
         let shared = Shared {
             done: (0..words).map(|_| AtomicU64::new(0)).collect(),
             failures: Mutex::new(Vec::new()),
+            refused: Mutex::new(Vec::new()),
             changed: Notify::new(),
             told: AtomicBool::new(false),
             committed: limits.uncommitted.map(|_| AtomicU64::new(0)),
@@ -337,7 +361,7 @@ impl Ledger {
             self.low += 1;
             self.uncounted.add(entry.fate);
             match entry.fate {
-                Fate::Position => {}
+                Fate::Position | Fate::Skipped(_) => {}
                 Fate::Published | Fate::DeadLettered(_) => {
                     let delivery = now.saturating_sub(entry.sent_us);
                     progress.delivery.observe(Duration::from_micros(delivery));
@@ -401,6 +425,22 @@ impl Ledger {
         self.entries.get(index).map(|entry| entry.fate)
     }
 
+    /// Makes something else of an event that is in flight.
+    pub fn set_fate(&mut self, seq: Seq, fate: Fate) {
+        let index = seq
+            .0
+            .checked_sub(self.low)
+            .and_then(|index| usize::try_from(index).ok());
+        if let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) {
+            entry.fate = fate;
+        }
+    }
+
+    /// The first seq that is not settled.
+    pub fn low(&self) -> Seq {
+        Seq(self.low)
+    }
+
     /// How many events were sent since the last boundary that was reached.
     pub fn since_boundary(&self) -> u64 {
         self.next - self.reached
@@ -409,6 +449,11 @@ impl Ledger {
     /// The failures reported since the last look, in no order.
     pub fn take_failures(&self) -> Vec<Failure> {
         mem::take(&mut *self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What was refused since the last look, in no order.
+    pub fn take_refused(&self) -> Vec<Refused> {
+        mem::take(&mut *self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Waits until something was reported; while much is in flight for a moment longer, so that reports gather. Cancel safe.

@@ -9,6 +9,7 @@ mod connect;
 pub mod in_flight;
 mod parts;
 mod policy;
+mod refused;
 #[cfg(test)]
 mod simulation;
 pub mod supervise;
@@ -39,8 +40,10 @@ use crate::telemetry::status::{PipelineStatus, State};
 
 use in_flight::{Failure, Fate, Ledger, Progress, Unsettled};
 use policy::Repeats;
+use refused::Origins;
 use uncommitted::Uncommitted;
 
+pub(crate) use parts::kafka_parts;
 pub use policy::{Culprit, HaltError, Refusal};
 
 /// Events handled before acks are looked at again.
@@ -141,6 +144,8 @@ pub struct Relay<S> {
     /// When the loop last came by, to notice that the process was stopped.
     seen: Instant,
     overtakable: bool,
+    /// Where events in flight stand, of a sink that refuses them one by one.
+    origins: Option<Origins>,
 }
 
 /// A record that is to be sent next, with what the ledger needs of its event.
@@ -220,6 +225,7 @@ impl<S: Sink> Relay<S> {
         Self {
             chain,
             dead_letters,
+            origins: sink.refuses_singly().then(Origins::default),
             sink,
             ledger,
             policies,
@@ -350,6 +356,9 @@ impl<S: Sink> Relay<S> {
     /// Takes acks and failures: moves the watermark, and ends where a delivery failed.
     fn settle(&mut self, acked: &watch::Sender<Option<Position>>) -> Option<End> {
         self.sink.take_reports();
+        if let Some(end) = self.settle_refused() {
+            return Some(end);
+        }
         self.move_watermark(acked);
         if self.ledger.event_count() == 0 {
             self.alone = None;
@@ -530,9 +539,15 @@ impl<S: Sink> Relay<S> {
             fate,
             refusals,
         } = parked;
-        match self.sink.send(self.ledger.next_seq(), record) {
+        let seq = self.ledger.next_seq();
+        let taken = match fate {
+            Fate::DeadLettered(_) => self.sink.park(seq, record),
+            Fate::Published | Fate::Skipped(_) | Fate::Position => self.sink.send(seq, record),
+        };
+        match taken {
             Ok(()) => {
                 self.ledger.sent(bytes, commit_time_us, std::time::Instant::now(), fate);
+                self.remember_origin(seq);
                 failpoint::hit("send");
                 if let Some(uncommitted) = &mut self.uncommitted {
                     uncommitted.taken(commit_time_us);

@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicU64;
 use crate::checkpoint::file::FileStore;
 use crate::checkpoint::kafka::{KafkaStore, Writer};
 use crate::checkpoint::{CheckpointError, CheckpointStore, Store};
-use crate::config::{self, Checkpoint, ErrorPolicy, Pipeline, Processor};
-use crate::sink::kafka::{KafkaSink, KafkaSinkParts, Positions, UnknownTopics};
-use crate::sink::{Sink, SinkError};
+use crate::config::{self, Checkpoint, CheckpointTopic, ErrorPolicy, Pipeline, Processor};
+use crate::sink::kafka::{KafkaSinkParts, Positions, UnknownTopics};
+use crate::sink::{AnySink, Sink, SinkError, SinkParts};
 use crate::source::mysql::{AcceptedLog, MysqlSource};
 use crate::source::postgres::PostgresSource;
 use crate::source::{LogChannel, Source, SourceError, SourceOptions};
@@ -41,9 +41,8 @@ pub(crate) trait Parts: Send + Sync + 'static {
 pub(super) struct PipelineParts {
     name: String,
     source: SourceConfig,
-    kafka: Arc<config::Kafka>,
-    sink: KafkaSinkParts,
-    checkpoint: Checkpoint,
+    sink: SinkParts,
+    checkpoint: CheckpointPlace,
     state_dir: PathBuf,
     status: Arc<PipelineStatus>,
 }
@@ -59,24 +58,9 @@ enum SourceConfig {
 
 impl PipelineParts {
     pub(super) fn new(pipeline: &Pipeline, state_dir: PathBuf, status: Arc<PipelineStatus>) -> Self {
-        let config::Sink::Kafka(kafka) = &pipeline.sink;
-        let kafka = Arc::new(kafka.clone());
         Self {
-            sink: KafkaSinkParts {
-                config: Arc::clone(&kafka),
-                max_events: pipeline.delivery.max_in_flight_events,
-                positions: match &pipeline.checkpoint {
-                    Checkpoint::Kafka(topic) if kafka.exactly_once => Some(Positions {
-                        topic: topic.clone(),
-                        pipeline: pipeline.name.clone(),
-                        source: pipeline.source.id().to_owned(),
-                    }),
-                    Checkpoint::Kafka(_) | Checkpoint::File => None,
-                },
-                unknown_topics: unknown_topics(pipeline),
-                names_partitions: pipeline.processors.iter().any(names_partitions),
-                batch_limit: Arc::new(AtomicU64::new(u64::MAX)),
-            },
+            sink: SinkParts::new(pipeline, &state_dir),
+            checkpoint: CheckpointPlace::new(pipeline),
             name: pipeline.name.clone(),
             source: match &pipeline.source {
                 config::Source::Postgres(source) => SourceConfig::Postgres(Arc::new(source.as_ref().clone())),
@@ -85,8 +69,6 @@ impl PipelineParts {
                     accepted: AcceptedLog::default(),
                 },
             },
-            kafka,
-            checkpoint: pipeline.checkpoint.clone(),
             state_dir,
             status,
         }
@@ -100,13 +82,53 @@ impl PipelineParts {
     }
 }
 
+/// Where positions are kept, with what reaches them there.
+enum CheckpointPlace {
+    File,
+    Kafka {
+        cluster: Arc<config::Kafka>,
+        topic: CheckpointTopic,
+    },
+}
+
+impl CheckpointPlace {
+    fn new(pipeline: &Pipeline) -> Self {
+        match (&pipeline.checkpoint, pipeline.sink.kafka()) {
+            (Checkpoint::Kafka(topic), Some(kafka)) => Self::Kafka {
+                cluster: Arc::new(kafka.clone()),
+                topic: topic.clone(),
+            },
+            _ => Self::File,
+        }
+    }
+}
+
+/// What a sink of type `kafka` is made with, for all lives of a pipeline.
+pub(crate) fn kafka_parts(pipeline: &Pipeline, kafka: &config::Kafka) -> KafkaSinkParts {
+    KafkaSinkParts {
+        config: Arc::new(kafka.clone()),
+        max_events: pipeline.delivery.max_in_flight_events,
+        positions: match &pipeline.checkpoint {
+            Checkpoint::Kafka(topic) if kafka.exactly_once => Some(Positions {
+                topic: topic.clone(),
+                pipeline: pipeline.name.clone(),
+                source: pipeline.source.id().to_owned(),
+            }),
+            Checkpoint::Kafka(_) | Checkpoint::File => None,
+        },
+        unknown_topics: unknown_topics(pipeline),
+        names_partitions: pipeline.processors.iter().any(names_partitions),
+        batch_limit: Arc::new(AtomicU64::new(u64::MAX)),
+    }
+}
+
 /// An event whose topic does not exist is unroutable, and its record one that the sink will not take: only where both are
 /// parked is nothing lost, and no stop made of a wait.
 fn unknown_topics(pipeline: &Pipeline) -> UnknownTopics {
     let policies = [pipeline.errors.unroutable, pipeline.errors.rejected];
     match &pipeline.dead_letter {
         Some(dead_letter) if policies == [ErrorPolicy::DeadLetter; 2] => UnknownTopics::Reject {
-            except: dead_letter.topic.clone(),
+            except: dead_letter.topic().map(str::to_owned),
         },
         _ => UnknownTopics::Wait,
     }
@@ -121,26 +143,26 @@ fn names_partitions(processor: &Processor) -> bool {
 
 impl Parts for PipelineParts {
     type Store = Store;
-    type Sink = KafkaSink;
+    type Sink = AnySink;
 
     fn store(&self) -> Result<Store, CheckpointError> {
         Ok(match &self.checkpoint {
-            Checkpoint::File => Store::File(FileStore::open(&self.state_dir, &self.name, self.source_id())?),
-            Checkpoint::Kafka(topic) => {
+            CheckpointPlace::File => Store::File(FileStore::open(&self.state_dir, &self.name, self.source_id())?),
+            CheckpointPlace::Kafka { cluster, topic } => {
                 // An older file would be passed over in silence, and the stream begin anew.
                 FileStore::refuse_leftover(&self.state_dir, &self.name)?;
-                let writer = match self.kafka.exactly_once {
+                let writer = match cluster.exactly_once {
                     true => Writer::Sink,
                     false => Writer::Own,
                 };
-                let (kafka, topic) = (Arc::clone(&self.kafka), topic.clone());
-                Store::Kafka(KafkaStore::new(kafka, topic, &self.name, self.source_id(), writer))
+                let (cluster, topic) = (Arc::clone(cluster), topic.clone());
+                Store::Kafka(KafkaStore::new(cluster, topic, &self.name, self.source_id(), writer))
             }
         })
     }
 
-    fn sink(&self, acks: Acks) -> Result<KafkaSink, SinkError> {
-        Ok(KafkaSink::new(self.sink.clone(), acks, Arc::clone(&self.status))?)
+    fn sink(&self, acks: Acks) -> Result<AnySink, SinkError> {
+        self.sink.make(acks, &self.status)
     }
 
     async fn source(&self, options: SourceOptions, log: &mut LogChannel) -> Result<(), SourceError> {

@@ -151,7 +151,7 @@ impl<S: Sink> Relay<S> {
         let Refusal { error, attempts } = &refusal;
         match (self.policies.rejected, &self.dead_letters) {
             (ErrorPolicy::DeadLetter, Some(dead_letters)) => {
-                let reason = DeadLetterReason::PermanentFailure;
+                let reason = DeadLetterReason::of_delivery(error);
                 tracing::warn!(at = %at, reason = reason.label(), error = %error, "event parked");
                 let letter = dead_letters.of_record(parked.record, error, &at, *attempts, SystemTime::now());
                 let fate = Fate::DeadLettered(reason);

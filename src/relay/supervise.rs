@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::checkpoint::{CheckpointError, CheckpointStore, saver};
-use crate::config::{self, OnFenced, Pipeline};
+use crate::config::{OnFenced, Pipeline};
 use crate::position::Position;
 use crate::processor::{Chain, DeadLetters};
 use crate::sink::{Sink, SinkError};
@@ -242,8 +242,12 @@ impl<P: Parts> Supervisor<P> {
             // Once can be a transaction that took too long; again at once is another instance that is alive.
             let fenced = error.is_fenced();
             if fenced && fenced_before {
-                let config::Sink::Kafka(kafka) = &self.pipeline.sink;
-                if kafka.on_fenced == OnFenced::Stop {
+                if self
+                    .pipeline
+                    .sink
+                    .kafka()
+                    .is_some_and(|kafka| kafka.on_fenced == OnFenced::Stop)
+                {
                     return Err(error.into());
                 }
                 stand_by(&self.status, error_chain(&error));
@@ -262,6 +266,13 @@ impl<P: Parts> Supervisor<P> {
 
     /// One life. Without an error, the pipeline ended as it was asked to.
     async fn live(&self, legacy: Legacy<P::Store>) -> Result<(Legacy<P::Store>, Option<LifeError>), PipelineError> {
+        let delivery = self.pipeline.delivery;
+        let ledger = Ledger::new(Limits::of(&delivery, self.pipeline.sink.is_exactly_once()));
+        let mut sink = match self.parts.sink(ledger.acks()) {
+            Ok(sink) => sink,
+            Err(error) if error.can_heal() => return Ok((legacy, Some(error.into()))),
+            Err(error) => return Err(error.into()),
+        };
         let Legacy {
             mut store,
             from,
@@ -270,10 +281,6 @@ impl<P: Parts> Supervisor<P> {
             culprit,
             unsettled,
         } = legacy;
-        let delivery = self.pipeline.delivery;
-        let config::Sink::Kafka(kafka) = &self.pipeline.sink;
-        let ledger = Ledger::new(Limits::of(&delivery, kafka.exactly_once));
-        let mut sink = self.parts.sink(ledger.acks())?;
         let stop = self.stop.child_token();
         let abandon = CancellationToken::new();
         let (batch_sender, batches) = mpsc::channel(CHANNEL);

@@ -11,7 +11,7 @@ mod transactions;
 
 use super::in_flight::{Acks, Limits, Seq};
 use super::*;
-use crate::config::{self, DeadLetter, OversizedDeadLetter, Pipeline};
+use crate::config::{self, DeadLetter, DeadLetterPlace, OversizedDeadLetter, Pipeline};
 use crate::event::{Change, LogMessage, Selection};
 use crate::position::{EventPosition, Lsn, Partial, PostgresEventPosition, PostgresPosition};
 use crate::sink::{KafkaSinkError, RecordFault};
@@ -144,7 +144,7 @@ fn start_parking(
     script: Script,
 ) -> Bench {
     let dead_letter = DeadLetter {
-        topic: "dead".to_owned(),
+        place: DeadLetterPlace::Topic("dead".to_owned()),
         oversized,
     };
     let pipeline = Pipeline {

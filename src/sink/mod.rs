@@ -1,17 +1,29 @@
 //! Sinks: each takes records and reports, for every one it took, whether it is durable.
 
+mod any;
+pub mod http;
+mod json_line;
 pub mod kafka;
+mod letters;
+mod lines;
+mod worker;
 
 use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::config::{self, Pipeline};
+use crate::letters::LetterStoreError;
 use crate::position::Position;
+use crate::preflight::Finding;
 use crate::record::Record;
 use crate::relay::in_flight::Seq;
 
+pub(crate) use any::{AnySink, SinkParts};
+pub use http::HttpSinkError;
 pub use kafka::KafkaSinkError;
+pub use lines::LinesError;
 
 /// Delivers records.
 ///
@@ -49,6 +61,24 @@ pub trait Sink: Send + 'static {
     /// # Errors
     /// [`SendError`] says when to try again, or that this record will never be taken.
     fn send(&mut self, seq: Seq, record: Record) -> Result<(), SendError>;
+
+    /// Takes a dead letter, or gives it back: into the place that the pipeline has for them.
+    ///
+    /// # Errors
+    /// The same as of [`Sink::send`].
+    fn park(&mut self, seq: Seq, letter: Record) -> Result<(), SendError> {
+        self.send(seq, letter)
+    }
+
+    /// What was refused under this seq is passed over: what waits for it goes on.
+    fn pass_over(&mut self, _seq: Seq) {}
+
+    /// Whether records are refused one by one, by [`Acks::refused`](crate::relay::in_flight::Acks::refused), while the sink goes
+    /// on. One that is refused is then parked under the seq that it has, or passed over, and holds back what must not overtake
+    /// it until it is.
+    fn refuses_singly(&self) -> bool {
+        false
+    }
 
     /// What was taken is to leave now: nothing follows for which it could wait to travel together. Without this it may wait for
     /// some milliseconds.
@@ -111,6 +141,10 @@ pub enum RecordFault {
     TooLarge,
     /// Its topic does not exist, or cannot by its name.
     UnknownTopic,
+    /// It was tried as often as it may be.
+    Exhausted,
+    /// The same, and the last attempt was not answered in time.
+    TimedOut,
     /// Anything else.
     Refused,
 }
@@ -121,6 +155,8 @@ impl RecordFault {
         match self {
             Self::TooLarge => "too_large",
             Self::UnknownTopic => "unknown_topic",
+            Self::Exhausted => "exhausted",
+            Self::TimedOut => "timed_out",
             Self::Refused => "refused",
         }
     }
@@ -137,6 +173,12 @@ impl DeliveryErrorKind {
 pub enum SinkError {
     #[error(transparent)]
     Kafka(#[from] KafkaSinkError),
+    #[error(transparent)]
+    Http(#[from] HttpSinkError),
+    #[error(transparent)]
+    Lines(#[from] LinesError),
+    #[error(transparent)]
+    Letters(#[from] LetterStoreError),
     /// A delivery failed for good in this sink's life; the records behind it must not overtake it.
     #[error("delivery failed")]
     Delivery(#[from] DeliveryError),
@@ -148,6 +190,7 @@ impl SinkError {
         match self {
             Self::Kafka(error) => matches!(error, KafkaSinkError::Fenced { .. }),
             Self::Delivery(error) => error.kind == DeliveryErrorKind::Fenced,
+            Self::Http(_) | Self::Lines(_) | Self::Letters(_) => false,
         }
     }
 
@@ -156,6 +199,20 @@ impl SinkError {
         match self {
             Self::Kafka(error) => error.can_heal(),
             Self::Delivery(error) => error.kind != DeliveryErrorKind::Refused,
+            // Files of certificates and the like: a person must act.
+            Self::Http(_) => false,
+            Self::Lines(error) => error.can_heal(),
+            Self::Letters(error) => error.can_heal(),
         }
+    }
+}
+
+/// What `tailpost check` looks at where a pipeline's records go.
+pub async fn preflight(pipeline: &Pipeline) -> Vec<Finding> {
+    match &pipeline.sink {
+        config::Sink::Kafka(kafka) => kafka::preflight(kafka, pipeline).await,
+        config::Sink::Http(http) => http::preflight(http).await,
+        config::Sink::File(file) => vec![lines::preflight(file)],
+        config::Sink::Stdout(_) => Vec::new(),
     }
 }

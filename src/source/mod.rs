@@ -7,7 +7,6 @@ pub mod mysql;
 pub mod postgres;
 
 mod select;
-mod tls;
 mod transport;
 
 use std::future::Future;
@@ -23,9 +22,9 @@ use crate::position::Position;
 use crate::skip::SkipCounts;
 use crate::telemetry::status::SourceView;
 
+pub use crate::tls::TlsSetupError;
 pub use mysql::MysqlError;
 pub use postgres::PostgresError;
-pub use tls::TlsSetupError;
 
 /// Tails one database's log.
 pub trait Source: Send + 'static {

@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use crate::config::{self, Pipeline};
+use crate::config::Pipeline;
 use crate::position::{LogPlace, Position};
 use crate::relay::in_flight::Progress;
 use crate::skip::SkipCounts;
@@ -141,10 +141,9 @@ pub struct Snapshot {
 
 impl PipelineStatus {
     pub fn new(pipeline: &Pipeline) -> Arc<Self> {
-        let config::Sink::Kafka(kafka) = &pipeline.sink;
         Self::named(
             &pipeline.name,
-            &kafka.id,
+            pipeline.sink.id(),
             pipeline.tenant.clone(),
             pipeline.labels.clone(),
             pipeline.annotations.clone(),

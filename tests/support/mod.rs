@@ -22,6 +22,7 @@ pub mod postgres;
 pub mod proxy;
 pub mod relay;
 pub mod server;
+pub mod target;
 pub mod wait;
 
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 /// Far beyond what anything takes on a slow machine; only a fault is ever waited for so long.
 pub const DEADLINE: Duration = Duration::from_secs(60);
-const POLL: Duration = Duration::from_millis(10);
+/// Between the first looks, and at most: what takes longer is not worth a processor that looks all the time.
+const POLL: Duration = Duration::from_millis(5);
+const LONGEST_POLL: Duration = Duration::from_millis(50);
 
 /// Waits until `condition` holds.
 ///
@@ -21,6 +23,7 @@ pub fn eventually(deadline: Duration, what: &str, mut condition: impl FnMut() ->
 /// After `deadline`, naming `what` did not come.
 pub fn found<T>(deadline: Duration, what: &str, mut search: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + deadline;
+    let mut poll = POLL;
     loop {
         if let Some(found) = search() {
             return found;
@@ -30,6 +33,7 @@ pub fn found<T>(deadline: Duration, what: &str, mut search: impl FnMut() -> Opti
             "within {} s there was not: {what}",
             deadline.as_secs()
         );
-        sleep(POLL);
+        sleep(poll);
+        poll = (poll + poll / 4).min(LONGEST_POLL);
     }
 }

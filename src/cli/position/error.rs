@@ -21,6 +21,8 @@ pub(super) enum PositionError {
     Occupied { place: String, saved: String },
     #[error(transparent)]
     Offset(#[from] super::debezium::OffsetError),
+    #[error("the pipeline's sink has no cluster that could keep positions: expected `--store file`")]
+    NoCluster,
     #[error("stdin is no position")]
     Document(#[source] DocumentError),
     #[error(
@@ -55,6 +57,6 @@ pub(super) enum PositionError {
 impl PositionError {
     /// Whether the command was given wrongly.
     pub(super) fn is_usage(&self) -> bool {
-        matches!(self, Self::WithoutWord | Self::OtherLog { .. })
+        matches!(self, Self::WithoutWord | Self::NoCluster | Self::OtherLog { .. })
     }
 }

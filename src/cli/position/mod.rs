@@ -17,7 +17,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use crate::checkpoint::file::FileStore;
 use crate::checkpoint::{CheckpointError, Document};
-use crate::config::{Checkpoint, Pipeline, Source};
+use crate::config::{Pipeline, Source};
 use crate::position::Position;
 use crate::source::{self, SourceError};
 use crate::telemetry::error_chain;
@@ -25,7 +25,7 @@ use crate::telemetry::logs::{self, LogFormat};
 
 use error::PositionError;
 use set::SetArguments;
-use stored::{Saved, Stored};
+use stored::{Place, Saved, Stored};
 
 /// A checkpoint is a few hundred bytes, and a large GTID set some kilobytes.
 const MAX_DOCUMENT_BYTES: u64 = 16 * 1024 * 1024;
@@ -129,8 +129,8 @@ pub(super) fn run(arguments: PositionArguments) -> ExitCode {
             return ExitCode::from(super::FAILURE);
         }
     };
-    let stored = Stored::new(&pipeline, target);
     let result = runtime.block_on(async {
+        let stored = Stored::new(&pipeline, target)?;
         match &arguments.command {
             PositionCommand::Show(arguments) => show::run(&stored, arguments.json).await,
             PositionCommand::Export(_) => export(&stored).await,
@@ -195,9 +195,9 @@ async fn import(stored: &Stored<'_>, arguments: &ImportArguments) -> Result<(), 
         }),
     };
     // Held until the end: a process that keeps its checkpoint in the file must not save there meanwhile.
-    let mut leftover = match stored.checkpoint() {
-        Checkpoint::File => None,
-        Checkpoint::Kafka(_) => stored.leftover()?,
+    let mut leftover = match stored.store() {
+        Place::File => None,
+        Place::Topic(..) => stored.leftover()?,
     };
     if let Some(file) = &mut leftover {
         // It may have gone on since the export.

@@ -4,11 +4,10 @@ use std::io::Write;
 
 use serde_json::json;
 
-use crate::config::Checkpoint;
 use crate::position::{MysqlBase, MysqlPosition, Position, PostgresPosition};
 
 use super::error::PositionError;
-use super::stored::Stored;
+use super::stored::{Place, Stored};
 
 pub(super) const POSTGRES: &str = "PostgreSQL";
 pub(super) const MYSQL: &str = "MySQL or MariaDB";
@@ -23,9 +22,9 @@ pub(super) async fn run(stored: &Stored<'_>, as_json: bool) -> Result<(), Positi
 }
 
 fn json_text(stored: &Stored<'_>, position: Option<&Position>) -> Result<String, PositionError> {
-    let store = match stored.checkpoint() {
-        Checkpoint::File => json!({"type": "file", "path": stored.file()}),
-        Checkpoint::Kafka(topic) => json!({"type": "kafka", "topic": topic.name}),
+    let store = match stored.store() {
+        Place::File => json!({"type": "file", "path": stored.file()}),
+        Place::Topic(_, topic) => json!({"type": "kafka", "topic": topic.name}),
     };
     let shown = json!({
         "pipeline": stored.pipeline.name,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::checkpoint::file::FileStore;
 use crate::checkpoint::kafka::{KafkaStore, Writer};
 use crate::checkpoint::{CheckpointError, CheckpointStore, Document, Store};
-use crate::config::{Checkpoint, CheckpointTopic, Pipeline, Sink};
+use crate::config::{Checkpoint, CheckpointTopic, Kafka, Pipeline};
 use crate::position::Position;
 use crate::telemetry::error_chain;
 
@@ -18,26 +18,36 @@ use super::{StoreKind, Target};
 pub(super) struct Stored<'p> {
     pub(super) pipeline: &'p Pipeline,
     state_dir: &'p Path,
-    checkpoint: Checkpoint,
+    place: Place<'p>,
+}
+
+/// Where the position is.
+pub(super) enum Place<'p> {
+    File,
+    Topic(&'p Kafka, CheckpointTopic),
 }
 
 impl<'p> Stored<'p> {
-    pub(super) fn new(pipeline: &'p Pipeline, target: &'p Target) -> Self {
-        let checkpoint = match (target.store, &pipeline.checkpoint) {
-            (None, own) => own.clone(),
-            (Some(StoreKind::File), _) => Checkpoint::File,
-            (Some(StoreKind::Kafka), Checkpoint::Kafka(topic)) => Checkpoint::Kafka(topic.clone()),
-            (Some(StoreKind::Kafka), Checkpoint::File) => Checkpoint::Kafka(CheckpointTopic::default()),
+    pub(super) fn new(pipeline: &'p Pipeline, target: &'p Target) -> Result<Self, PositionError> {
+        let topic = match (target.store, &pipeline.checkpoint) {
+            (Some(StoreKind::File), _) | (None, Checkpoint::File) => None,
+            (Some(StoreKind::Kafka) | None, Checkpoint::Kafka(topic)) => Some(topic.clone()),
+            (Some(StoreKind::Kafka), Checkpoint::File) => Some(CheckpointTopic::default()),
         };
-        Self {
+        let place = match (topic, pipeline.sink.kafka()) {
+            (None, _) => Place::File,
+            (Some(topic), Some(cluster)) => Place::Topic(cluster, topic),
+            (Some(_), None) => return Err(PositionError::NoCluster),
+        };
+        Ok(Self {
             pipeline,
             state_dir: &target.state_dir,
-            checkpoint,
-        }
+            place,
+        })
     }
 
-    pub(super) fn checkpoint(&self) -> &Checkpoint {
-        &self.checkpoint
+    pub(super) fn store(&self) -> &Place<'p> {
+        &self.place
     }
 
     /// Where a checkpoint file of the pipeline is, or would be.
@@ -47,9 +57,9 @@ impl<'p> Stored<'p> {
 
     /// The store, as a person would name it.
     pub(super) fn place(&self) -> String {
-        match &self.checkpoint {
-            Checkpoint::File => self.file_place(),
-            Checkpoint::Kafka(topic) => format!("Kafka topic `{}`", topic.name),
+        match &self.place {
+            Place::File => self.file_place(),
+            Place::Topic(_, topic) => format!("Kafka topic `{}`", topic.name),
         }
     }
 
@@ -65,17 +75,17 @@ impl<'p> Stored<'p> {
     /// What was saved last, perhaps by a process that runs: nobody is shut out.
     pub(super) async fn peek(&self) -> Result<Option<Position>, CheckpointError> {
         let (name, source) = (&self.pipeline.name, self.pipeline.source.id());
-        match &self.checkpoint {
-            Checkpoint::File => Ok(FileStore::peek(self.state_dir, name, source)?),
-            Checkpoint::Kafka(topic) => self.kafka(topic).peek().await,
+        match &self.place {
+            Place::File => Ok(FileStore::peek(self.state_dir, name, source)?),
+            Place::Topic(cluster, topic) => self.kafka(cluster, topic).peek().await,
         }
     }
 
     /// The store to save to. Loading it shuts out whatever else saves there.
     pub(super) fn open(&self) -> Result<Store, CheckpointError> {
-        Ok(match &self.checkpoint {
-            Checkpoint::File => Store::File(self.open_file()?),
-            Checkpoint::Kafka(topic) => Store::Kafka(self.kafka(topic)),
+        Ok(match &self.place {
+            Place::File => Store::File(self.open_file()?),
+            Place::Topic(cluster, topic) => Store::Kafka(self.kafka(cluster, topic)),
         })
     }
 
@@ -123,10 +133,9 @@ impl<'p> Stored<'p> {
         }
     }
 
-    fn kafka(&self, topic: &CheckpointTopic) -> KafkaStore {
-        let Sink::Kafka(kafka) = &self.pipeline.sink;
+    fn kafka(&self, cluster: &Kafka, topic: &CheckpointTopic) -> KafkaStore {
         KafkaStore::new(
-            Arc::new(kafka.clone()),
+            Arc::new(cluster.clone()),
             topic.clone(),
             &self.pipeline.name,
             self.pipeline.source.id(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::config::pipeline::{Delivery, Restart};
 use crate::config::quantity::show_duration;
-use crate::config::reader::{Field, Read, Reader, optional};
+use crate::config::reader::{Field, Mapping, Read, Reader, optional};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -81,6 +81,13 @@ impl Default for Restart {
 
 pub(super) fn read_restart(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Restart> {
     let mut mapping = reader.mapping(field)?;
+    let restart = read_delays(reader, &mut mapping, Restart::default());
+    reader.finish(mapping);
+    restart
+}
+
+/// The keys that say how long waits are. The mapping may have others.
+pub(super) fn read_delays(reader: &mut Reader<'_>, mapping: &mut Mapping<'_>, default: Restart) -> Read<Restart> {
     let millisecond = Duration::from_millis(1);
     let (base_field, max_field) = (mapping.take("base_delay"), mapping.take("max_delay"));
     let base = optional(base_field.clone(), |field| reader.duration(field, millisecond..=HOUR));
@@ -89,8 +96,6 @@ pub(super) fn read_restart(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<R
         reader.number(field, 1.0..=100.0, "a number from 1 to 100")
     });
     let jitter = optional(mapping.take("jitter"), |field| read_jitter(reader, field));
-    reader.finish(mapping);
-    let default = Restart::default();
     let restart = Restart {
         base_delay: base?.unwrap_or(default.base_delay),
         max_delay: max?.unwrap_or(default.max_delay),

@@ -1,59 +1,87 @@
 //! `spec.errors` and `spec.dead_letter`.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use super::kind::{Kinds, require_kind};
 use super::template::{FixedTopic, read_topic};
-use crate::config::pipeline::{DeadLetter, ErrorPolicies, ErrorPolicy, OversizedDeadLetter};
-use crate::config::reader::{Field, Read, Reader, optional};
+use crate::config::pipeline::{
+    DeadLetter, DeadLetterPlace, ErrorPolicies, ErrorPolicy, LetterFile, OversizedDeadLetter,
+};
+use crate::config::reader::{Field, Mapping, Read, Reader, optional};
 
 /// What the file says of dead letters, with the places that other keys are held against.
 pub(super) struct DeadLetterReading<'n> {
     pub(super) dead_letter: DeadLetter,
     pub(super) whole: Field<'n>,
-    pub(super) topic: FixedTopic<'n>,
+    /// None: they are kept in a file.
+    pub(super) topic: Option<FixedTopic<'n>>,
 }
 
 pub(super) fn read_dead_letter<'n>(reader: &mut Reader<'_>, field: &Field<'n>) -> Read<DeadLetterReading<'n>> {
+    #[derive(Clone, Copy)]
+    enum Type {
+        Kafka,
+        Sqlite,
+    }
     let mut mapping = reader.mapping(field)?;
     let kinds = Kinds {
-        here: &[("kafka", ())],
-        later: &["sqlite"],
+        here: &[("kafka", Type::Kafka), ("sqlite", Type::Sqlite)],
+        later: &[],
         elsewhere: &[],
     };
     let kind = require_kind(reader, &mut mapping, "dead letter type", &kinds);
-    kind.read(|_| {
-        let config = reader.require(&mut mapping, "config", "a mapping with a topic");
+    kind.read(|kind| {
+        let config = reader.require(&mut mapping, "config", "a mapping with a topic or a path");
         reader.finish(mapping);
-        read_dead_letter_config(reader, &config?, field)
+        let config = config?;
+        let mut mapping = reader.mapping(&config)?;
+        let place = match kind.unwrap_or(Type::Kafka) {
+            Type::Kafka => read_letter_topic(reader, &mut mapping),
+            Type::Sqlite => read_letter_file(reader, &mut mapping).map(|file| (DeadLetterPlace::File(file), None)),
+        };
+        let oversized = optional(mapping.take("oversized"), |field| {
+            let policies = [("halt", OversizedDeadLetter::Halt), ("stub", OversizedDeadLetter::Stub)];
+            reader.word(field, &policies)
+        });
+        reader.finish(mapping);
+        let (place, topic) = place?;
+        Ok(DeadLetterReading {
+            dead_letter: DeadLetter {
+                place,
+                oversized: oversized?.unwrap_or(OversizedDeadLetter::Halt),
+            },
+            whole: field.clone(),
+            topic,
+        })
     })
 }
 
-fn read_dead_letter_config<'n>(
+fn read_letter_topic<'n>(
     reader: &mut Reader<'_>,
-    field: &Field<'n>,
-    whole: &Field<'n>,
-) -> Read<DeadLetterReading<'n>> {
-    let mut mapping = reader.mapping(field)?;
-    let topic = reader
-        .require(&mut mapping, "topic", "the topic that dead letters go to")
-        .and_then(|field| {
-            let name = read_topic(reader, &field)?;
-            Ok(FixedTopic { name, field })
-        });
-    let oversized = optional(mapping.take("oversized"), |field| {
-        let policies = [("halt", OversizedDeadLetter::Halt), ("stub", OversizedDeadLetter::Stub)];
-        reader.word(field, &policies)
+    mapping: &mut Mapping<'n>,
+) -> Read<(DeadLetterPlace, Option<FixedTopic<'n>>)> {
+    let field = reader.require(mapping, "topic", "the topic that dead letters go to")?;
+    let name = read_topic(reader, &field)?;
+    Ok((DeadLetterPlace::Topic(name.clone()), Some(FixedTopic { name, field })))
+}
+
+fn read_letter_file(reader: &mut Reader<'_>, mapping: &mut Mapping<'_>) -> Read<LetterFile> {
+    let path = reader
+        .require(mapping, "path", "the file that dead letters are kept in")
+        .and_then(|field| reader.filled(&field));
+    let retention = optional(mapping.take("retention"), |field| {
+        reader.duration(field, HOUR..=LONGEST_RETENTION)
     });
-    reader.finish(mapping);
-    let topic = topic?;
-    Ok(DeadLetterReading {
-        dead_letter: DeadLetter {
-            topic: topic.name.clone(),
-            oversized: oversized?.unwrap_or(OversizedDeadLetter::Halt),
-        },
-        whole: whole.clone(),
-        topic,
+    Ok(LetterFile {
+        path: PathBuf::from(path?),
+        retention: retention?,
     })
 }
+
+pub(in crate::config) const HOUR: Duration = Duration::from_secs(60 * 60);
+/// Ten years.
+pub(in crate::config) const LONGEST_RETENTION: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 /// The policies, by default the one that dead letters are for, where there is a place for them.
 pub(super) fn read_policies(

@@ -3,19 +3,13 @@
 use super::accept_without_effect;
 use super::client_conf::{self, TransactionTimeout};
 use super::envelope;
+use super::sink::{SinkKind, SinkReading};
 use super::template::{FixedTopic, read_template, read_topic_template};
 use crate::config::error::Problem;
-use crate::config::pipeline::{CreateTopics, Envelope, Kafka, OnFenced};
+use crate::config::pipeline::{CreateTopics, Envelope, Kafka, OnFenced, Sink};
 use crate::config::reader::{Field, Read, Reader, optional};
 
 const BROKERS: &str = "`host:port`, comma separated";
-
-/// A sink, and what other parts of the file are held against, whatever else is wrong with it.
-pub(super) struct KafkaReading<'n> {
-    pub(super) kafka: Read<Kafka>,
-    pub(super) transactions: Transactions<'n>,
-    pub(super) topic: Option<FixedTopic<'n>>,
-}
 
 /// What the file says of the sink's transactions.
 pub(super) struct Transactions<'n> {
@@ -25,8 +19,19 @@ pub(super) struct Transactions<'n> {
     pub(super) timeout: TransactionTimeout,
 }
 
+impl Transactions<'_> {
+    /// Of a sink that has none.
+    pub(super) fn none() -> Self {
+        Self {
+            exactly_once: Ok(false),
+            dependent: Vec::new(),
+            timeout: TransactionTimeout::default(),
+        }
+    }
+}
+
 /// `pipeline` is its name, or empty where that is wrong.
-pub(super) fn read<'n>(reader: &mut Reader<'_>, field: &Field<'n>, pipeline: &str) -> Read<KafkaReading<'n>> {
+pub(super) fn read<'n>(reader: &mut Reader<'_>, field: &Field<'n>, pipeline: &str) -> Read<SinkReading<'n>> {
     let mut mapping = reader.mapping(field)?;
     let id = reader
         .require(&mut mapping, "id", "a name for the sink")
@@ -84,14 +89,16 @@ pub(super) fn read<'n>(reader: &mut Reader<'_>, field: &Field<'n>, pipeline: &st
         encoding?;
         Ok(kafka)
     };
-    Ok(KafkaReading {
-        kafka: kafka(),
+    Ok(SinkReading {
+        sink: kafka().map(Sink::Kafka),
         transactions: Transactions {
             exactly_once,
             dependent: [id_field, fenced_field, timeout_field].into_iter().flatten().collect(),
             timeout,
         },
         topic: fixed_topic,
+        kind: SinkKind::Kafka,
+        says_attempts: false,
     })
 }
 

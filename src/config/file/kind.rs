@@ -2,6 +2,7 @@
 
 use crate::config::error::Problem;
 use crate::config::reader::{Field, Mapping, Read, Reader, Reported};
+use crate::config::shown::in_words;
 use crate::config::suggest::nearest;
 
 /// The words of a `type` key: what there is, what is to come, and what other programs have.
@@ -17,8 +18,7 @@ impl<T> Kinds<'_, T> {
     }
 
     fn expected(&self) -> String {
-        let words: Vec<String> = self.words().map(|word| format!("`{word}`")).collect();
-        words.join(" or ")
+        in_words(self.words().map(|word| format!("`{word}`")).collect())
     }
 }
 

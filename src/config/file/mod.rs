@@ -7,25 +7,33 @@ mod checkpoint;
 mod client_conf;
 mod delivery;
 mod envelope;
-mod errors;
+pub(in crate::config) mod errors;
 mod filter;
+pub(in crate::config) mod http;
 mod kafka;
 mod kind;
+pub(in crate::config) mod lines;
 mod outbox;
+mod sink;
 mod source;
 mod template;
 mod transactions;
 
 use std::collections::BTreeMap;
 
+pub(crate) use http::RESERVED_HEADERS;
+
 use super::document::{Node, Value};
 use super::error::Problem;
 use super::pattern::PatternError;
-use super::pipeline::{Checkpoint, DeadLetter, Delivery, ErrorPolicies, Pipeline, Processor, Restart, Sink, Source};
+use super::pipeline::{
+    Checkpoint, DeadLetter, Delivery, ErrorPolicies, ErrorPolicy, Pipeline, Processor, Restart, Sink, Source,
+};
 use super::reader::{Field, Mapping, Read, Reader, Version, optional};
-use kafka::KafkaReading;
-use kind::{Kinds, require_kind};
+use checkpoint::CheckpointReading;
+use errors::DeadLetterReading;
 use outbox::Seen;
+use sink::{SinkKind, SinkReading};
 
 /// A pipeline, and the number of the node that names it.
 pub(super) struct Named {
@@ -181,14 +189,14 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
     });
     let sink = reader
         .require(&mut mapping, "sinks", "a list with one sink")
-        .and_then(|field| read_sinks(reader, &field, pipeline));
+        .and_then(|field| sink::read(reader, &field, pipeline));
     let dead_letter = optional(mapping.take("dead_letter"), |field| {
         errors::read_dead_letter(reader, field)
     });
     let errors = errors::read_policies(reader, mapping.take("errors"), &dead_letter);
     let delivery = optional(mapping.take("delivery"), |field| delivery::read(reader, field));
     let restart = optional(mapping.take("restart"), |field| delivery::read_restart(reader, field));
-    let checkpoint = optional(mapping.take("checkpoint"), |field| checkpoint::read(reader, field));
+    let said_checkpoint = optional(mapping.take("checkpoint"), |field| checkpoint::read(reader, field));
     accept_without_effect(reader, &mut mapping, &SPEC_WITHOUT_EFFECT);
     reader.finish(mapping);
 
@@ -197,18 +205,24 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
         .map(|sink| &sink.transactions)
         .map_err(|reported| *reported);
     let checkpoint =
-        transactions.and_then(|transactions| transactions::read_checkpoint(reader, transactions, &checkpoint));
+        transactions.and_then(|transactions| transactions::read_checkpoint(reader, transactions, &said_checkpoint));
     if let (Ok(transactions), Ok(Some(delivery))) = (transactions, &delivery) {
         transactions::check_interval(reader, transactions, delivery);
     }
     if let Ok(checkpoint) = &checkpoint {
         let of_sink = sink.iter().filter_map(|sink| sink.topic.as_ref());
-        let of_dead_letters = dead_letter.iter().flatten().map(|dead_letter| &dead_letter.topic);
+        let of_dead_letters = dead_letter
+            .iter()
+            .flatten()
+            .filter_map(|reading| reading.topic.as_ref());
         let topics = seen.topics.iter().chain(of_sink).chain(of_dead_letters);
         transactions::check_topics(reader, checkpoint, topics);
     }
-    if let Ok(KafkaReading { kafka: Ok(kafka), .. }) = &sink {
-        envelope::check_headers(reader, &kafka.envelope, &seen.headers);
+    if let Ok(Ok(sink)) = sink.as_ref().map(|reading| reading.sink.as_ref()) {
+        envelope::check_headers(reader, sink.envelope(), &seen.headers);
+    }
+    if let Ok(sink) = &sink {
+        check_kafka_only(reader, sink.kind, &seen, &said_checkpoint, &dead_letter);
     }
     let (mut source, processors) = (source?, processors?.unwrap_or_default());
     if let Some((field, on_update)) = seen.on_update {
@@ -223,7 +237,7 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
     let spec = Spec {
         source,
         processors,
-        sink: sink?.kafka.map(Sink::Kafka)?,
+        sink: read_whole(sink?, &errors)?,
         errors: errors?,
         dead_letter: dead_letter?.map(|reading| reading.dead_letter),
         checkpoint: checkpoint?,
@@ -245,30 +259,53 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
     Ok(spec)
 }
 
-fn read_sinks<'n>(reader: &mut Reader<'_>, field: &Field<'n>, pipeline: &str) -> Read<KafkaReading<'n>> {
-    let items = reader.list(field)?;
-    let sinks: Vec<_> = items.iter().map(|item| read_sink(reader, item, pipeline)).collect();
-    if let Some(second) = items.get(1) {
-        let what = "more than one sink".to_owned();
-        return Err(reader.report(second, Problem::NotYet { what, remedy: None }));
+/// The sink, with what depends on the policies of the file.
+fn read_whole(reading: SinkReading<'_>, errors: &Read<ErrorPolicies>) -> Read<Sink> {
+    let mut sink = reading.sink?;
+    if let (Sink::Http(http), Ok(errors)) = (&mut sink, errors)
+        && errors.rejected == ErrorPolicy::Halt
+        && !reading.says_attempts
+    {
+        // There is nowhere for the event to go, and a target that is away for a while is no reason to stop.
+        http.retry.max_attempts = None;
     }
-    sinks
-        .into_iter()
-        .next()
-        .unwrap_or_else(|| Err(reader.unexpected(field, "one sink", "an empty list".to_owned())))
+    Ok(sink)
 }
 
-fn read_sink<'n>(reader: &mut Reader<'_>, field: &Field<'n>, pipeline: &str) -> Read<KafkaReading<'n>> {
-    let mut mapping = reader.mapping(field)?;
-    let kinds = Kinds {
-        here: &[("kafka", ())],
-        later: &[],
-        elsewhere: &["redis", "nats", "http", "s3", "clickhouse", "elasticsearch"],
-    };
-    let kind = require_kind(reader, &mut mapping, "sink type", &kinds);
-    let config = reader.require(&mut mapping, "config", "a mapping with id and brokers");
-    reader.finish(mapping);
-    kind.read(|_| kafka::read(reader, &config?, pipeline))
+/// Refuses what only a sink of type `kafka` can have.
+fn check_kafka_only(
+    reader: &mut Reader<'_>,
+    kind: SinkKind,
+    seen: &Seen<'_>,
+    checkpoint: &Read<Option<CheckpointReading<'_>>>,
+    dead_letter: &Read<Option<DeadLetterReading<'_>>>,
+) {
+    if kind == SinkKind::Kafka {
+        return;
+    }
+    if let Ok(Some(said)) = checkpoint
+        && said.checkpoint != Checkpoint::File
+    {
+        reader.refuse(
+            &said.kind,
+            "kept by the cluster of a sink of type `kafka`, which is none of the file's: write `file`",
+        );
+    }
+    if let Ok(Some(said)) = dead_letter
+        && said.topic.is_some()
+    {
+        let message =
+            "a topic of the sink's own cluster, and the sink has none: write `{type: sqlite, config: {path: ...}}`";
+        reader.refuse(&said.whole, message);
+    }
+    if kind == SinkKind::Http {
+        for field in &seen.of_topics {
+            let message =
+                "has no effect: a sink of type `http` has no topics and partitions, and sends to its `url`, a template";
+            let message = message.to_owned();
+            reader.report_key(field, Problem::Refused { message });
+        }
+    }
 }
 
 /// Takes DeltaForge's keys that mean nothing here, with a note for each.

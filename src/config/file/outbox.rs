@@ -27,6 +27,8 @@ pub(super) struct Seen<'n> {
     ids: HashSet<String>,
     pub(super) topics: Vec<FixedTopic<'n>>,
     pub(super) headers: Vec<FixedHeader<'n>>,
+    /// Keys that mean nothing to a sink without topics.
+    pub(super) of_topics: Vec<Field<'n>>,
     /// What asks to see UPDATEs of outboxes, and the gravest of what follows.
     pub(super) on_update: Option<(Field<'n>, OnUpdate)>,
 }
@@ -80,8 +82,11 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
     let tables = optional(mapping.take("tables"), |field| {
         read_patterns(reader, field, OutboxPattern::parse)
     });
+    let of_topics = ["topic", "route", "default_topic"];
+    seen.of_topics
+        .extend(of_topics.into_iter().filter_map(|name| mapping.peek(name)));
     let topic = read_topic_rule(reader, &mut mapping, seen);
-    let columns = optional(mapping.take("columns"), |field| read_columns(reader, field));
+    let columns = optional(mapping.take("columns"), |field| read_columns(reader, field, seen));
     let default_topic = optional(mapping.take("default_topic"), |field| {
         let name = read_topic(reader, field)?;
         seen.topics.push(FixedTopic {
@@ -327,8 +332,11 @@ fn read_into<T, const N: usize>(
     result
 }
 
-fn read_columns(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Columns> {
+fn read_columns<'n>(reader: &mut Reader<'_>, field: &Field<'n>, seen: &mut Seen<'n>) -> Read<Columns> {
     let mut mapping = reader.mapping(field)?;
+    let of_topics = ["topic", "partition"];
+    seen.of_topics
+        .extend(of_topics.into_iter().filter_map(|name| mapping.peek(name)));
     let mut columns = Columns::default();
     let own = [
         ("payload", &mut columns.payload),

@@ -133,7 +133,7 @@ fn kind_schema(kind: &Takes) -> Map<String, Value> {
             json!({"type": "number", "exclusiveMinimum": 0, "maximum": range.end()})
         }
         Takes::Number(range) => json!({"type": "number", "minimum": range.start(), "maximum": range.end()}),
-        Takes::Duration(_) => json!({"type": "string", "pattern": "^[0-9]+(ms|s|m|h)$"}),
+        Takes::Duration(_) => json!({"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"}),
         Takes::Size(range) => json!({"anyOf": [
             {"type": "integer", "minimum": range.start(), "maximum": range.end()},
             {"type": "string", "pattern": "^[0-9]+(B|KiB|MiB|GiB|KB|MB|GB)?$"},

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::config::quantity::{show_duration, show_size};
+use crate::config::shown::in_words;
 
 /// A key of a mapping.
 #[derive(Debug, Clone, PartialEq)]
@@ -254,15 +255,6 @@ impl Takes {
             }
             Self::Anything => "anything".to_owned(),
         }
-    }
-}
-
-/// `a, b or c`.
-fn in_words(mut words: Vec<String>) -> String {
-    match words.pop() {
-        Some(last) if words.is_empty() => last,
-        Some(last) => format!("{} or {last}", words.join(", ")),
-        None => String::new(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::config::pipeline::{DeadLetter, ErrorPolicy, OversizedDeadLetter, Restart};
+use crate::config::pipeline::{DeadLetter, DeadLetterPlace, ErrorPolicy, OversizedDeadLetter, Restart};
 
 const DEAD_LETTER: &str = "dead_letter: {type: kafka, config: {topic: dead}}";
 
@@ -16,7 +16,13 @@ fn policies(text: &str) -> [ErrorPolicy; 3] {
 fn with_a_place_for_dead_letters_they_are_the_default() {
     let pipeline = loaded(&spec_with(DEAD_LETTER)).pipeline;
     let (topic, oversized) = ("dead".to_owned(), OversizedDeadLetter::Halt);
-    assert_eq!(pipeline.dead_letter, Some(DeadLetter { topic, oversized }));
+    assert_eq!(
+        pipeline.dead_letter,
+        Some(DeadLetter {
+            place: DeadLetterPlace::Topic(topic),
+            oversized
+        })
+    );
     let text = |errors: &str| spec_with(&format!("{DEAD_LETTER}\n  errors: {errors}"));
     assert_eq!(policies(&spec_with(DEAD_LETTER)), [ErrorPolicy::DeadLetter; 3]);
     assert_eq!(
@@ -61,7 +67,15 @@ fn a_place_for_dead_letters_follows_its_rules() {
         ("{type: kafka, config: {topic: a, brokers: x}}", "brokers: unknown key"),
         (
             "{type: redis, config: {topic: a}}",
-            "type: expected `kafka`, found `redis`",
+            "type: expected `kafka` or `sqlite`, found `redis`",
+        ),
+        (
+            "{type: sqlite, config: {}}",
+            "path: missing key: expected the file that dead letters are kept in",
+        ),
+        (
+            "{type: sqlite, config: {path: a, retention: 5m}}",
+            "retention: expected 1h to 87600h, found `5m`",
         ),
         ("{config: {topic: a}}", "type: missing key"),
         ("~", "expected a mapping, found null"),
@@ -72,7 +86,7 @@ fn a_place_for_dead_letters_follows_its_rules() {
     let text = spec_with("dead_letter: {type: kafka, config: {topic: \"${DEAD:-d}\", oversized: stub}}");
     let dead_letter = loaded(&text).pipeline.dead_letter.unwrap();
     assert_eq!(
-        (dead_letter.topic.as_str(), dead_letter.oversized),
+        (dead_letter.topic().unwrap(), dead_letter.oversized),
         ("d", OversizedDeadLetter::Stub)
     );
 }

@@ -59,11 +59,11 @@ fn what_an_envelope_cannot_be_is_refused_in_its_place() {
     for (line, expected) in [
         (
             "cloudevent",
-            "envelope: expected `native` or `debezium` or `cloudevents`, found `cloudevent`; did you mean `cloudevents`?",
+            "envelope: expected `native`, `debezium` or `cloudevents`, found `cloudevent`; did you mean `cloudevents`?",
         ),
         (
             "{mode: binary}",
-            "envelope.type: missing key: expected `native` or `debezium` or `cloudevents`",
+            "envelope.type: missing key: expected `native`, `debezium` or `cloudevents`",
         ),
         (
             "{type: native, schema: omit}",

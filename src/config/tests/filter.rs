@@ -131,7 +131,7 @@ fn what_a_filter_cannot_be_is_refused_in_its_place() {
         ("ops: insert", "processors[0].ops: expected a list"),
         (
             "ops: [inserts]",
-            "8:11: spec.processors[0].ops[0]: expected `insert` or `update` or `delete` or `truncate`, found `inserts`; did you mean `insert`?",
+            "8:11: spec.processors[0].ops[0]: expected `insert`, `update`, `delete` or `truncate`, found `inserts`; did you mean `insert`?",
         ),
         ("ops: [create]", "processors[0].ops[0]: expected `insert`"),
         ("ops: [insert]\ntables: orders", "processors[0].tables: expected a list"),

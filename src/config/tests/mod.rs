@@ -11,13 +11,14 @@ mod outbox;
 mod properties;
 mod rules;
 mod secrets;
+mod sinks;
 mod transactions;
 mod violations;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::pipeline::{Kafka, Mysql, Outbox, Postgres, Processor, Sink, Source};
+use super::pipeline::{Kafka, Mysql, Outbox, Postgres, Processor, Source};
 use super::*;
 
 /// The contract's first example, as it stands.
@@ -150,6 +151,5 @@ fn topic(loaded: &Loaded) -> String {
 }
 
 fn kafka(loaded: &Loaded) -> &Kafka {
-    let Sink::Kafka(kafka) = &loaded.pipeline.sink;
-    kafka
+    loaded.pipeline.sink.kafka().unwrap()
 }

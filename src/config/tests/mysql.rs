@@ -227,12 +227,12 @@ fn values_out_of_their_rules_are_refused() {
         (
             "type: mysql",
             "type: turso",
-            "expected `postgres` or `mysql` or `mariadb`",
+            "expected `postgres`, `mysql` or `mariadb`",
         ),
         (
             "    type: mysql\n",
             "",
-            "source.type: missing key: expected `postgres` or `mysql` or `mariadb`",
+            "source.type: missing key: expected `postgres`, `mysql` or `mariadb`",
         ),
     ] {
         let line = violation(&mysql_with(from, to));

@@ -157,10 +157,7 @@ fn the_gravest_word_on_updates_is_the_source_s() {
     );
     loaded(&outbox_with("on_update: skip"));
     let line = violation(&outbox_with("on_update: fatal"));
-    assert!(
-        line.contains("on_update: expected `skip` or `warn` or `halt`"),
-        "{line}"
-    );
+    assert!(line.contains("on_update: expected `skip`, `warn` or `halt`"), "{line}");
 }
 
 #[test]

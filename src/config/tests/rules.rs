@@ -4,8 +4,8 @@ use secrecy::ExposeSecret;
 
 use super::*;
 use crate::config::pipeline::{
-    Checkpoint, CheckpointTopic, Columns, CreateTopics, DeadLetter, Delivery, Envelope, ErrorPolicy, OnFenced,
-    OversizedDeadLetter, Restart, Start,
+    Checkpoint, CheckpointTopic, Columns, CreateTopics, DeadLetter, DeadLetterPlace, Delivery, Envelope, ErrorPolicy,
+    OnFenced, OversizedDeadLetter, Restart, Start,
 };
 use crate::position::Lsn;
 
@@ -220,7 +220,13 @@ spec:
         [ErrorPolicy::Skip, ErrorPolicy::DeadLetter, ErrorPolicy::Halt]
     );
     let (topic, oversized) = ("dead".to_owned(), OversizedDeadLetter::Stub);
-    assert_eq!(pipeline.dead_letter, Some(DeadLetter { topic, oversized }));
+    assert_eq!(
+        pipeline.dead_letter,
+        Some(DeadLetter {
+            place: DeadLetterPlace::Topic(topic),
+            oversized
+        })
+    );
     let topic = CheckpointTopic {
         name: "positions".to_owned(),
         replication_factor: 3,
@@ -253,10 +259,6 @@ spec:
 fn what_is_to_come_is_refused_as_not_available_yet() {
     for (text, what) in [
         (sink_with("required: false"), "`required: false`"),
-        (
-            spec_with("dead_letter: {type: sqlite, config: {path: x}}"),
-            "dead letter type `sqlite`",
-        ),
         (
             format!("{}    - {{type: kafka, config: {{id: k2, brokers: 'a:1'}}}}\n", ours()),
             "more than one sink",
@@ -380,7 +382,7 @@ fn values_out_of_their_rules_are_refused() {
         (spec_with("delivery: {drain_timeout: 0}"), "add a unit"),
         (
             spec_with("errors: {invalid: ignore}"),
-            "expected `halt` or `dead_letter` or `skip`",
+            "expected `halt`, `dead_letter` or `skip`",
         ),
         (spec_with("checkpoint: {}"), "checkpoint.type: missing key"),
         (spec_with("checkpoint: {type: redis}"), "expected `file` or `kafka`"),

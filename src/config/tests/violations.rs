@@ -147,7 +147,7 @@ fn each_line_of_a_file_with_many_violations_says_what_was_expected() {
         ),
         (
             with("type: kafka", "type: kafke"),
-            "23:13: spec.sinks[0].type: expected `kafka`, found `kafke`; did you mean `kafka`?",
+            "23:13: spec.sinks[0].type: expected `kafka`, `http`, `file` or `stdout`, found `kafke`; did you mean `kafka`?",
         ),
         (
             with("kind: Pipeline", "kind: Pipeline\nfoo: 1"),

@@ -71,6 +71,7 @@ fn record() -> Record {
         ],
         partition: Some(7),
         timestamp_ms: 5,
+        about: None,
     }
 }
 

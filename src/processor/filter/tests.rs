@@ -63,7 +63,7 @@ fn chain_of(config: pipeline::Filter) -> Chain {
         pipeline::Processor::Filter(Box::new(config)),
         pipeline::Processor::Outbox(Box::new(outbox())),
     ];
-    Chain::between("pg1", &processors, &sink(Some("t"), None))
+    Chain::between("pg1", &processors, &pipeline::Sink::Kafka(sink(Some("t"), None)), None)
 }
 
 fn keeps(config: &pipeline::Filter, event: ChangeEvent) -> bool {

@@ -133,7 +133,9 @@ impl Scenario {
         if let Some(dead_letter) = &mut pipeline.dead_letter {
             dead_letter.oversized = rng.pick(&[OversizedDeadLetter::Halt, OversizedDeadLetter::Stub]);
         }
-        let config::Sink::Kafka(kafka) = &mut pipeline.sink;
+        let config::Sink::Kafka(kafka) = &mut pipeline.sink else {
+            panic!("the scenario's sink is of type kafka")
+        };
         kafka.exactly_once = mode == Mode::ExactlyOnce;
         kafka.on_fenced = rng.pick(&[OnFenced::StandBy, OnFenced::Stop]);
         Self {
@@ -152,8 +154,8 @@ impl Scenario {
 
     /// Whether an instance that is shut out again and again ends.
     pub(super) fn ends_when_fenced(&self) -> bool {
-        let config::Sink::Kafka(kafka) = &self.pipeline.sink;
-        kafka.on_fenced == OnFenced::Stop
+        let kafka = self.pipeline.sink.kafka();
+        kafka.is_some_and(|kafka| kafka.on_fenced == OnFenced::Stop)
     }
 
     /// Whether a dead letter that is too large is parked without its bytes.

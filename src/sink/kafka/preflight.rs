@@ -75,7 +75,8 @@ fn named_topics(kafka: &config::Kafka, pipeline: &config::Pipeline) -> Vec<Strin
             .map(ToString::to_string)
     };
     let mut names: Vec<String> = constant(kafka.topic.as_ref()).into_iter().collect();
-    names.extend(pipeline.dead_letter.iter().map(|dead_letter| dead_letter.topic.clone()));
+    let dead_letter = pipeline.dead_letter.as_ref();
+    names.extend(dead_letter.and_then(|dead_letter| dead_letter.topic().map(str::to_owned)));
     for processor in &pipeline.processors {
         let config::Processor::Outbox(outbox) = processor else {
             continue;

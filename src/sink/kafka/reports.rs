@@ -133,7 +133,9 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let pipeline = config::load(&path, &HashMap::new()).unwrap().pipeline;
         let status = PipelineStatus::new(&pipeline);
-        let config::Sink::Kafka(kafka) = pipeline.sink;
+        let config::Sink::Kafka(kafka) = pipeline.sink else {
+            panic!("a sink of type kafka")
+        };
         Settings {
             config: Arc::new(kafka),
             max_events: 100,

@@ -34,14 +34,14 @@ pub enum UnknownTopics {
     /// It waits for its topic.
     Wait,
     /// It is a fault of the record, except of one for this topic: a dead letter waits for its own.
-    Reject { except: String },
+    Reject { except: Option<String> },
 }
 
 impl UnknownTopics {
     fn rejects(&self, topic: &str) -> bool {
         match self {
             Self::Wait => false,
-            Self::Reject { except } => except != topic,
+            Self::Reject { except } => except.as_deref() != Some(topic),
         }
     }
 }
@@ -380,6 +380,7 @@ mod tests {
             headers: Vec::new(),
             partition: None,
             timestamp_ms: 0,
+            about: None,
         };
         // 61 + length 1 + attributes 1 + time 1 + offset 1 + no key 1 + length 1 + value 5 + no headers 1
         assert_eq!(batch_len(&record), 61 + 12);

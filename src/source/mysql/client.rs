@@ -30,8 +30,8 @@ use x509_cert::der::asn1::{AnyRef, UintRef};
 use x509_cert::spki::SubjectPublicKeyInfoRef;
 
 use crate::config::{MysqlDsn, MysqlHost, SslMode};
-use crate::source::tls::is_tls_verdict;
 use crate::source::transport::Transport;
+use crate::tls::is_tls_verdict;
 
 use super::error::MysqlError;
 use super::packet::{HEADER_BYTES, MAX_PAYLOAD, ServerError, TextRow, frame, length_encoded, payload_len, text_row};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 
 use crate::config::{MysqlDsn, MysqlHost};
-use crate::source::tls;
 use crate::telemetry::error_chain;
+use crate::tls;
 
 use super::client::Client;
 use super::error::MysqlError;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::position::{BinlogPlace, MysqlPosition, ServerIdentity};
 use crate::source::Recovery;
-use crate::source::tls::{TlsSetupError, is_tls_verdict};
+use crate::tls::{TlsSetupError, is_tls_verdict};
 
 use super::binlog::BinlogError;
 use super::endpoint::Tried;

@@ -23,8 +23,8 @@ use tokio_rustls::TlsConnector;
 use crate::config::{PostgresDsn, SslMode};
 
 use super::error::{PostgresError, ServerError};
-use crate::source::tls::{is_tls_verdict, server_end_point};
 use crate::source::transport::Transport;
+use crate::tls::{is_tls_verdict, server_end_point};
 
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Before streaming the server sends only short messages; more is not PostgreSQL.

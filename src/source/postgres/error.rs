@@ -12,7 +12,7 @@ use super::pgoutput::DecodeError;
 use super::relation::UnknownRelation;
 use super::tuple::RowError;
 use super::wire::WireError;
-use crate::source::tls::{TlsSetupError, is_tls_verdict};
+use crate::tls::{TlsSetupError, is_tls_verdict};
 
 /// See each variant's text. [`PostgresError::recovery`] says what follows.
 #[derive(Debug, thiserror::Error)]

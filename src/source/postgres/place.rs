@@ -4,7 +4,8 @@ use tokio_postgres::config::TargetSessionAttrs;
 
 use crate::config;
 use crate::position::PostgresPosition;
-use crate::source::{Recovery, tls};
+use crate::source::Recovery;
+use crate::tls;
 
 use super::client::{Endpoint, ReplicationClient};
 use super::control::{Control, session_attributes};

@@ -8,8 +8,9 @@ use rustls::ClientConfig;
 
 use crate::config;
 use crate::preflight::Finding;
-use crate::source::{OperatorWord, Recovery, tls};
+use crate::source::{OperatorWord, Recovery};
 use crate::telemetry::error_chain;
+use crate::tls;
 
 use super::client::{Endpoint, ReplicationClient};
 use super::control::{Control, session_attributes};

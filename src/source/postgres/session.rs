@@ -9,8 +9,9 @@ use tokio_postgres::config::TargetSessionAttrs;
 
 use crate::config;
 use crate::position::{Lsn, PostgresPosition};
-use crate::source::{LogChannel, OperatorWord, Recovery, SourceError, SourceOptions, own_position, tls};
+use crate::source::{LogChannel, OperatorWord, Recovery, SourceError, SourceOptions, own_position};
 use crate::telemetry::error_chain;
+use crate::tls;
 
 use super::client::{Endpoint, ReplicationClient};
 use super::control::{Control, SlotFacts, quote_identifier, quote_literal, session_attributes};

@@ -52,7 +52,11 @@ pub(super) fn delivery() -> Vec<Key> {
 }
 
 pub(super) fn restart() -> Vec<Key> {
-    let default = Restart::default();
+    delays(Restart::default())
+}
+
+/// How waits grow.
+pub(super) fn delays(default: Restart) -> Vec<Key> {
     let (least, largest) = default.jitter;
     let factor = Takes::Number(f64::MIN_POSITIVE..=10.0);
     vec![

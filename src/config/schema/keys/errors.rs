@@ -1,7 +1,8 @@
 //! `spec.errors` and `spec.dead_letter`.
 
 use super::outbox::topic_name;
-use crate::config::schema::key::{Key, Takes, tagged, variant, word};
+use crate::config::file::errors::{HOUR, LONGEST_RETENTION};
+use crate::config::schema::key::{Key, Takes, filled, tagged, variant, word};
 
 pub(super) fn policies() -> Vec<Key> {
     let policy = |name, meaning| {
@@ -12,22 +13,52 @@ pub(super) fn policies() -> Vec<Key> {
         policy("invalid", "it lacks or spoils what its processor needs"),
         policy(
             "unroutable",
-            "no topic, or none that Kafka allows; or no processor takes it",
+            "no topic or URL, or a topic that Kafka does not allow; or no processor takes it",
         ),
-        policy("rejected", "over a limit, or refused by Kafka for good"),
+        policy(
+            "rejected",
+            "over a limit, or refused by the target: for good, or as often as it was tried",
+        ),
     ]
 }
 
 pub(super) fn dead_letter() -> Takes {
-    let config = vec![
-        Key::new("topic", topic_name(), "their topic; not that of a checkpoint").required(),
+    let topic = vec![
         Key::new(
-            "oversized",
-            word(["halt", "stub"]),
-            "a dead letter that is too large for its topic as well: `halt`, or `stub`: its place is taken by one with its size, hash and position, without its bytes",
+            "topic",
+            topic_name(),
+            "their topic, in the cluster of the sink; not that of a checkpoint",
         )
-        .default("halt"),
+        .required(),
+        oversized(),
     ];
-    let config = Key::new("config", Takes::Mapping(config), "").required();
-    tagged("where they are parked", vec![variant(["kafka"], vec![config])])
+    let file = vec![
+        Key::new(
+            "path",
+            filled(),
+            "their file; a relative path is below the state directory",
+        )
+        .required(),
+        Key::new(
+            "retention",
+            Takes::Duration(HOUR..=LONGEST_RETENTION),
+            "older ones are taken away, looked for once an hour while the pipeline parks",
+        )
+        .default_in_words("until they are purged by hand"),
+        oversized(),
+    ];
+    let config = |keys| vec![Key::new("config", Takes::Mapping(keys), "").required()];
+    tagged(
+        "where they are parked",
+        vec![variant(["kafka"], config(topic)), variant(["sqlite"], config(file))],
+    )
+}
+
+fn oversized() -> Key {
+    Key::new(
+        "oversized",
+        word(["halt", "stub"]),
+        "a dead letter that is too large for its topic as well, or whose bytes the source had to discard: `halt`, or `stub`: its place is taken by one with its size, hash and position, without its bytes",
+    )
+    .default("halt")
 }

@@ -27,12 +27,7 @@ fn config() -> Vec<Key> {
             "for events without a topic of their own, and for changes of ordinary tables",
         ),
         Key::new("key", Takes::Template, "for records without a key of their own"),
-        Key::new(
-            "envelope",
-            envelope(),
-            "around changes of ordinary tables, and payloads that are not raw",
-        )
-        .default("native"),
+        envelope_key(),
         Key::new("required", Takes::Boolean, "`true` is the only choice so far").default(true),
         Key::new(
             "create_topics",
@@ -65,6 +60,16 @@ fn config() -> Vec<Key> {
         Key::of_deltaforge("encoding", like("`json`", "^json$"), "what is written anyway"),
         Key::of_deltaforge("send_timeout_secs", Takes::Anything, ""),
     ]
+}
+
+/// Of a sink of any type.
+pub(super) fn envelope_key() -> Key {
+    Key::new(
+        "envelope",
+        envelope(),
+        "around changes of ordinary tables, and payloads that are not raw",
+    )
+    .default("native")
 }
 
 /// A type by itself, or beside its keys.

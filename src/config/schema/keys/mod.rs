@@ -4,7 +4,9 @@ mod checkpoint;
 mod delivery;
 mod errors;
 mod filter;
+mod http;
 mod kafka;
+mod lines;
 mod outbox;
 mod source;
 
@@ -67,7 +69,10 @@ fn spec() -> Vec<Key> {
             "sinks",
             list_of(
                 "list of one mapping",
-                tagged("where records go", vec![kafka::variant()]),
+                tagged(
+                    "where records go",
+                    vec![kafka::variant(), http::variant(), lines::file(), lines::stdout()],
+                ),
                 1..=1,
             ),
             "[where records go](#specsinks)",
@@ -81,7 +86,7 @@ fn spec() -> Vec<Key> {
         Key::new(
             "dead_letter",
             errors::dead_letter(),
-            "[where events of the policy `dead_letter` are parked](#specdead_letter), in the sink's own cluster",
+            "[where events of the policy `dead_letter` are parked](#specdead_letter)",
         ),
         Key::new(
             "checkpoint",
@@ -92,7 +97,7 @@ fn spec() -> Vec<Key> {
         Key::new(
             "delivery",
             Takes::Mapping(delivery::delivery()),
-            "[bounds of the way from the database to Kafka](#specdelivery)",
+            "[bounds of the way from the database to the sink](#specdelivery)",
         ),
         Key::new(
             "restart",

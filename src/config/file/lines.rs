@@ -1,0 +1,53 @@
+//! `sinks[].config` of the types `stdout` and `file`.
+
+use std::path::PathBuf;
+
+use super::envelope;
+use super::template::{read_template, read_topic_template};
+use crate::config::pipeline::{Envelope, File, Stdout};
+use crate::config::reader::{Field, Mapping, Read, Reader, optional};
+use crate::config::template::Template;
+
+/// The topic of events that bring none, where the file names no other.
+pub(in crate::config) const DEFAULT_TOPIC: &str = "events";
+
+pub(super) fn read_stdout(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Stdout> {
+    let mut mapping = reader.mapping(field)?;
+    let lines = read_lines(reader, &mut mapping);
+    reader.finish(mapping);
+    lines
+}
+
+pub(super) fn read_file(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<File> {
+    let mut mapping = reader.mapping(field)?;
+    let path = reader
+        .require(&mut mapping, "path", "the file that lines are added to")
+        .and_then(|field| reader.filled(&field));
+    let lines = read_lines(reader, &mut mapping);
+    reader.finish(mapping);
+    Ok(File {
+        lines: lines?,
+        path: PathBuf::from(path?),
+    })
+}
+
+fn read_lines(reader: &mut Reader<'_>, mapping: &mut Mapping<'_>) -> Read<Stdout> {
+    let id = reader
+        .require(mapping, "id", "a name for the sink")
+        .and_then(|field| reader.filled(&field));
+    let topic = optional(mapping.take("topic"), |field| read_topic_template(reader, field));
+    let key = optional(mapping.take("key"), |field| read_template(reader, field));
+    let envelope = optional(mapping.take("envelope"), |field| envelope::read(reader, field));
+    Ok(Stdout {
+        id: id?,
+        topic: topic?.unwrap_or_else(default_topic),
+        key: key?,
+        envelope: envelope?.unwrap_or(Envelope::Native),
+    })
+}
+
+fn default_topic() -> Template {
+    let mut template = Template::empty();
+    template.push_literal(DEFAULT_TOPIC);
+    template
+}

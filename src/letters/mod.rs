@@ -1,0 +1,93 @@
+//! Dead letters as an operator sees them, wherever they are kept.
+
+mod store;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::processor::letter_headers as names;
+use crate::record::{Header, Record};
+
+pub use store::{Kept, LetterStore, LetterStoreError};
+
+/// An event that went no further, with why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Letter {
+    pub pipeline: String,
+    pub source: String,
+    /// Where the event stands in the source's log; one letter of a pipeline has it.
+    pub position: String,
+    pub event_id: String,
+    pub event_type: Option<String>,
+    pub aggregate_type: Option<String>,
+    pub aggregate_id: Option<String>,
+    pub reason: String,
+    pub detail: String,
+    pub error: String,
+    /// How often the target was given it.
+    pub attempts: u32,
+    /// The topic or URL that it should have gone to, if that could be told.
+    pub target: Option<String>,
+    /// When it was parked, as RFC 3339 has it.
+    pub parked_at: String,
+    pub record_timestamp_ms: i64,
+    pub key: Option<Bytes>,
+    pub value: Option<Bytes>,
+    /// The record's own; what is said of the letter stands in the fields.
+    pub headers: Vec<Header>,
+    /// What else is said of the letter: prefix or table of the event, or the size of bytes that were not kept.
+    pub notes: Vec<(String, String)>,
+}
+
+impl Letter {
+    /// Of a dead letter as sinks are given it.
+    pub fn of_record(record: &Record) -> Self {
+        let own = record.headers.iter().rposition(|header| &*header.name == names::REASON);
+        let (headers, own) = record.headers.split_at(own.unwrap_or(record.headers.len()));
+        let text = |name: &str| {
+            let header = own.iter().find(|header| &*header.name == name);
+            let value = header.and_then(|header| header.value.as_ref());
+            value.map(|value| String::from_utf8_lossy(value).into_owned())
+        };
+        let about = record.about.as_deref();
+        let notes = own.iter().filter(|header| !names::OF_FIELDS.contains(&&*header.name));
+        let notes = notes.map(|header| {
+            let value = header.value.as_deref().unwrap_or_default();
+            (header.name.to_string(), String::from_utf8_lossy(value).into_owned())
+        });
+        Self {
+            pipeline: text(names::PIPELINE).unwrap_or_default(),
+            source: text(names::SOURCE).unwrap_or_default(),
+            position: text(names::POSITION).unwrap_or_default(),
+            event_id: text(names::EVENT_ID).unwrap_or_default(),
+            event_type: about.and_then(|about| about.event_type.clone()),
+            aggregate_type: about.and_then(|about| about.aggregate_type.clone()),
+            aggregate_id: about.and_then(|about| about.aggregate_id.clone()),
+            reason: text(names::REASON).unwrap_or_default(),
+            detail: text(names::DETAIL).unwrap_or_default(),
+            error: text(names::ERROR).unwrap_or_default(),
+            attempts: text(names::ATTEMPTS).and_then(|count| count.parse().ok()).unwrap_or(0),
+            target: text(names::TOPIC),
+            parked_at: text(names::TIME).unwrap_or_default(),
+            record_timestamp_ms: record.timestamp_ms,
+            key: record.key.clone(),
+            value: record.value.clone(),
+            headers: headers.to_vec(),
+            notes: notes.collect(),
+        }
+    }
+
+    /// The record that should have gone out, for another attempt.
+    pub fn record(&self, target: Arc<str>) -> Record {
+        Record {
+            topic: target,
+            partition: None,
+            key: self.key.clone(),
+            value: self.value.clone(),
+            headers: self.headers.clone(),
+            timestamp_ms: self.record_timestamp_ms,
+            about: None,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What a target's answer means for the events that it was sent.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::header::{HeaderMap, LOCATION, RETRY_AFTER};
+
+use crate::config;
+
+/// As long as a target may ask to be left alone; it is asked again then.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
+/// The most of an answer's text that an error shows.
+const MAX_SHOWN: usize = 300;
+
+/// See the module's text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The target has them.
+    Accepted,
+    /// Not now. An attempt that is not answered may have been carried out.
+    Later {
+        why: String,
+        /// As the target asked.
+        after: Option<Duration>,
+        timed_out: bool,
+    },
+    /// Never.
+    Refused { why: String },
+    /// Whatever the event: a person must act.
+    Forbidden { why: String },
+}
+
+/// What is to be known of the statuses.
+#[derive(Debug)]
+pub(super) struct Rules {
+    success: config::StatusSet,
+    retry_on: config::StatusSet,
+    halt_on: config::StatusSet,
+}
+
+impl Rules {
+    pub(super) fn new(config: &config::Http) -> Self {
+        Self {
+            success: config.success.clone(),
+            retry_on: config.retry_on.clone(),
+            halt_on: config.halt_on.clone(),
+        }
+    }
+
+    /// Of an answer that came as a whole. `host` names the target, `body` is as much of it as was read.
+    pub(super) fn verdict(
+        &self,
+        host: &str,
+        status: u16,
+        headers: &HeaderMap,
+        body: &[u8],
+        now: SystemTime,
+    ) -> Verdict {
+        if self.success.contains(status) {
+            return Verdict::Accepted;
+        }
+        let said = shown(body);
+        let answer = format!("{host} answers {status}{said}");
+        if self.retry_on.contains(status) {
+            return Verdict::Later {
+                why: answer,
+                after: retry_after(headers, now),
+                timed_out: false,
+            };
+        }
+        if self.halt_on.contains(status) {
+            let why = format!(
+                "{answer}: it does not let us write; correct `auth`, `tls` or `headers` of the sink, or take {status} out of \
+                 `halt_on` if it means an event"
+            );
+            return Verdict::Forbidden { why };
+        }
+        if let (300..=399, Some(location)) = (status, headers.get(LOCATION)) {
+            let location = shown_text(location.as_bytes());
+            let why = format!(
+                "{host} answers {status} and points to {location}: redirects are not followed, write that `url`"
+            );
+            return Verdict::Refused { why };
+        }
+        Verdict::Refused {
+            why: format!("{answer}: for good, since it is neither in `success` nor in `retry_on`"),
+        }
+    }
+}
+
+/// Seconds, or a date of HTTP's.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let wait = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let date = httpdate::parse_http_date(text).ok()?;
+            date.duration_since(now).unwrap_or_default()
+        }
+    };
+    Some(wait.min(LONGEST_RETRY_AFTER))
+}
+
+fn shown(body: &[u8]) -> String {
+    let text = shown_text(body);
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!(" ({text})")
+    }
+}
+
+/// On one line, and no more of it than helps.
+fn shown_text(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_SHOWN)]);
+    let text = text.trim().replace(|c: char| c.is_control(), " ");
+    match bytes.len() > MAX_SHOWN {
+        true => format!("{text}…"),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use reqwest::header::HeaderValue;
+
+    use super::*;
+    use crate::config::StatusSet;
+
+    fn rules() -> Rules {
+        Rules {
+            success: StatusSet::new(vec![(200, 299)]),
+            retry_on: StatusSet::new(vec![(429, 429), (500, 599)]),
+            halt_on: StatusSet::new(vec![(401, 401)]),
+        }
+    }
+
+    fn verdict(status: u16, headers: &[(reqwest::header::HeaderName, &'static str)], body: &[u8]) -> Verdict {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.clone(), HeaderValue::from_static(value)));
+        let now = UNIX_EPOCH + Duration::from_secs(784_111_777);
+        rules().verdict("http://h", status, &headers.collect(), body, now)
+    }
+
+    #[test]
+    fn statuses_mean_what_the_file_says() {
+        assert_eq!(verdict(204, &[], b""), Verdict::Accepted);
+        assert!(matches!(
+            verdict(500, &[], b""),
+            Verdict::Later {
+                after: None,
+                timed_out: false,
+                ..
+            }
+        ));
+        assert!(matches!(verdict(401, &[], b""), Verdict::Forbidden { .. }));
+        let Verdict::Refused { why } = verdict(400, &[], b"no\nsuch field") else {
+            panic!("for good")
+        };
+        assert_eq!(
+            why,
+            "http://h answers 400 (no such field): for good, since it is neither in `success` nor in `retry_on`"
+        );
+        let Verdict::Refused { why } = verdict(302, &[(LOCATION, "https://h/x")], b"") else {
+            panic!("for good")
+        };
+        assert!(why.contains("points to https://h/x"), "{why}");
+    }
+
+    #[test]
+    fn a_target_says_how_long_it_wants_to_be_left_alone() {
+        let after = |text| match verdict(429, &[(RETRY_AFTER, text)], b"") {
+            Verdict::Later { after, .. } => after.map(|after| after.as_secs()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(after("3"), Some(3));
+        // A minute after now, and one before.
+        assert_eq!(after("Sun, 06 Nov 1994 08:50:37 GMT"), Some(60));
+        assert_eq!(after("Sun, 06 Nov 1994 08:48:37 GMT"), Some(0));
+        assert_eq!(after("999999"), Some(3600));
+        assert_eq!(after("soon"), None);
+    }
+
+    #[test]
+    fn an_answer_is_shown_on_one_line_and_not_at_length() {
+        let Verdict::Later { why, .. } = verdict(500, &[], &[b'x'; 5000]) else {
+            panic!("later")
+        };
+        assert!(why.len() < 400 && why.ends_with("…)"), "{why}");
+        let Verdict::Later { why, .. } = verdict(500, &[], b"\x1b[31m\xff") else {
+            panic!("later")
+        };
+        assert!(!why.contains('\u{1b}'), "{why:?}");
+    }
+}

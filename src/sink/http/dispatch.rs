@@ -1,0 +1,278 @@
+//! Sends what the lanes give, a number of requests at once, and again what was not accepted.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use reqwest::{Client, Url};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::config::{Method, Retry};
+use crate::pause::until;
+use crate::relay::backoff::delay;
+use crate::relay::in_flight::{Acks, Refused, Seq};
+use crate::sink::{DeliveryError, DeliveryErrorKind, RecordFault};
+use crate::telemetry::error_chain;
+use crate::telemetry::status::PipelineStatus;
+
+use super::answer::{Rules, Verdict};
+use super::lanes::{Item, Job, Lanes};
+use super::request::{NotJson, Requests};
+
+/// The most of an answer that is read. A longer one ends its connection.
+const MAX_ANSWER: usize = 64 * 1024;
+
+/// What each request needs.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) client: Client,
+    pub(super) method: Method,
+    pub(super) requests: Requests,
+    pub(super) rules: Rules,
+    pub(super) attempt_timeout: Duration,
+}
+
+/// What a dispatcher is told.
+#[derive(Debug)]
+pub(super) enum Given {
+    Item(Item),
+    /// What was refused under this seq is parked, or skipped.
+    PassedOver(Seq),
+}
+
+/// A job that was refused, and those of its events that are not settled yet.
+#[derive(Debug)]
+pub(super) struct RefusedJob {
+    job: Job,
+    open: Vec<Seq>,
+}
+
+/// See the module's text.
+pub(super) struct Dispatcher {
+    pub(super) target: Arc<Target>,
+    pub(super) lanes: Lanes,
+    pub(super) retry: Retry,
+    pub(super) concurrency: usize,
+    pub(super) acks: Acks,
+    pub(super) status: Arc<PipelineStatus>,
+    pub(super) under_way: JoinSet<(Job, Verdict)>,
+    /// When which job is tried again; the number tells those of one moment apart.
+    pub(super) waiting: BTreeMap<(Instant, u64), Job>,
+    pub(super) number: u64,
+    /// Their lanes wait: should an event come again after all, nothing of its key may have overtaken it.
+    pub(super) refused: Vec<RefusedJob>,
+}
+
+/// Why nothing more is sent.
+enum Stop {
+    /// Nobody gives records any more.
+    Closed,
+    /// It was reported.
+    Broken,
+}
+
+impl Dispatcher {
+    /// Until the sink is dropped, or its target forbids everything.
+    pub(super) async fn run(mut self, mut given: mpsc::UnboundedReceiver<Given>) {
+        loop {
+            if let Err(stop) = self.step(&mut given).await {
+                if let Stop::Broken = stop {
+                    given.close();
+                }
+                return;
+            }
+        }
+    }
+
+    async fn step(&mut self, given: &mut mpsc::UnboundedReceiver<Given>) -> Result<(), Stop> {
+        self.start();
+        let next = self.waiting.first_key_value().map(|((at, _), _)| *at);
+        tokio::select! {
+            first = given.recv() => {
+                self.take(first.ok_or(Stop::Closed)?);
+                // What came together can go out together.
+                while let Ok(next) = given.try_recv() {
+                    self.take(next);
+                }
+            }
+            Some(ended) = self.under_way.join_next() => match ended {
+                Ok((job, verdict)) => self.settle(job, verdict)?,
+                Err(error) => {
+                    let (kind, text) = (DeliveryErrorKind::Unavailable, format!("a request's task failed: {error}"));
+                    self.acks.broken(DeliveryError { kind, text });
+                    return Err(Stop::Broken);
+                }
+            },
+            () = until(next) => {}
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, given: Given) {
+        let seq = match given {
+            Given::Item(item) => return self.lanes.push(item),
+            Given::PassedOver(seq) => seq,
+        };
+        let Some(index) = self.refused.iter().position(|refused| refused.open.contains(&seq)) else {
+            return;
+        };
+        let open = &mut self.refused[index].open;
+        open.retain(|other| *other != seq);
+        if open.is_empty() {
+            self.lanes.done(self.refused.swap_remove(index).job);
+        }
+    }
+
+    /// Starts as many requests as may be under way.
+    fn start(&mut self) {
+        while self.under_way.len() < self.concurrency {
+            let now = Instant::now();
+            let due = self.waiting.first_entry().filter(|entry| entry.key().0 <= now);
+            let job = match due {
+                Some(entry) => Some(entry.remove()),
+                None => self.lanes.take(),
+            };
+            let Some(mut job) = job else { return };
+            job.attempts += 1;
+            let target = Arc::clone(&self.target);
+            self.under_way.spawn(async move {
+                let verdict = target.attempt(&job).await;
+                (job, verdict)
+            });
+        }
+    }
+
+    fn settle(&mut self, job: Job, verdict: Verdict) -> Result<(), Stop> {
+        if verdict != Verdict::Accepted {
+            self.status.count(|totals| totals.failed += job.items.len() as u64);
+        }
+        match verdict {
+            Verdict::Accepted => {
+                job.items.iter().for_each(|item| self.acks.acked(item.seq));
+                self.lanes.done(job);
+                if self.waiting.is_empty() {
+                    self.status.sink_trouble(None);
+                }
+            }
+            Verdict::Later { why, after, timed_out } => self.later(job, why, after, timed_out),
+            Verdict::Refused { .. } if job.items.len() > 1 => self.lanes.split(job),
+            Verdict::Refused { why } => self.refuse(job, why, RecordFault::Refused),
+            Verdict::Forbidden { why } => {
+                let (kind, text) = (DeliveryErrorKind::Refused, why);
+                self.acks.broken(DeliveryError { kind, text });
+                return Err(Stop::Broken);
+            }
+        }
+        Ok(())
+    }
+
+    fn later(&mut self, job: Job, why: String, after: Option<Duration>, timed_out: bool) {
+        let attempts = job.attempts;
+        if self.retry.max_attempts.is_some_and(|most| attempts >= most) {
+            let fault = match timed_out {
+                true => RecordFault::TimedOut,
+                false => RecordFault::Exhausted,
+            };
+            return self.refuse(job, format!("{why}; it was tried {attempts} times"), fault);
+        }
+        let wait = delay(&self.retry.delays, attempts).max(after.unwrap_or_default());
+        let most = self.retry.max_attempts;
+        let (events, wait_ms) = (job.items.len(), wait.as_millis());
+        if self.status.sink_trouble(Some(why.clone())) {
+            tracing::warn!(error = why, attempts, most, events, wait_ms, "delivery is tried again");
+        } else {
+            tracing::debug!(error = why, attempts, most, events, wait_ms, "delivery is tried again");
+        }
+        self.number += 1;
+        self.waiting.insert((Instant::now() + wait, self.number), job);
+    }
+
+    fn refuse(&mut self, mut job: Job, why: String, fault: RecordFault) {
+        let open = job.items.iter().map(|item| item.seq).collect();
+        for item in std::mem::take(&mut job.items) {
+            self.acks.refused(Refused {
+                seq: item.seq,
+                record: item.record,
+                error: DeliveryError {
+                    kind: DeliveryErrorKind::Record(fault),
+                    text: why.clone(),
+                },
+                attempts: job.attempts,
+            });
+        }
+        self.refused.push(RefusedJob { job, open });
+    }
+}
+
+impl Target {
+    async fn attempt(&self, job: &Job) -> Verdict {
+        let Some(url) = job.items.first().map(|item| &item.record.topic) else {
+            return Verdict::Accepted;
+        };
+        let url = match Url::parse(url) {
+            Ok(url) => url,
+            Err(error) => {
+                return Verdict::Refused {
+                    why: format!("the event's URL is none: {error}"),
+                };
+            }
+        };
+        let host = url.origin().ascii_serialization();
+        let body = match self.requests.body(&job.items) {
+            Ok(body) => body,
+            Err(NotJson { .. }) => {
+                let why = "the event's value is not JSON, of which a `batch` is made: send it without one, or as `body: envelope`";
+                return Verdict::Refused { why: why.to_owned() };
+            }
+        };
+        match timeout(self.attempt_timeout, self.send(job, url, &host, body)).await {
+            Ok(Ok(verdict)) => verdict,
+            Ok(Err(error)) => Verdict::Later {
+                timed_out: error.is_timeout(),
+                why: format!("{host}: {}", error_chain(&error.without_url())),
+                after: None,
+            },
+            Err(_) => Verdict::Later {
+                why: format!(
+                    "{host} did not answer within {:?} (`retry.attempt_timeout`); it may have carried out what it was sent",
+                    self.attempt_timeout
+                ),
+                after: None,
+                timed_out: true,
+            },
+        }
+    }
+
+    async fn send(&self, job: &Job, url: Url, host: &str, body: Bytes) -> Result<Verdict, reqwest::Error> {
+        let now = SystemTime::now();
+        let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let headers = self.requests.headers(&job.items, &body, seconds);
+        let method = match self.method {
+            Method::Post => reqwest::Method::POST,
+            Method::Put => reqwest::Method::PUT,
+            Method::Patch => reqwest::Method::PATCH,
+        };
+        let mut answer = self
+            .client
+            .request(method, url)
+            .headers(headers)
+            .body(body)
+            .send()
+            .await?;
+        let mut said = Vec::new();
+        // An answer that breaks off is none, be its status what it may: who wrote it can have failed at the work.
+        while let Some(chunk) = answer.chunk().await? {
+            let room = MAX_ANSWER - said.len();
+            said.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if chunk.len() > room {
+                break;
+            }
+        }
+        Ok(self
+            .rules
+            .verdict(host, answer.status().as_u16(), answer.headers(), &said, now))
+    }
+}

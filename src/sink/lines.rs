@@ -1,0 +1,181 @@
+//! The sinks `stdout` and `file`: a line of JSON a record (`json_line`).
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use crate::config;
+use crate::preflight::Finding;
+use crate::record::Record;
+
+use super::worker::Medium;
+use super::{DeliveryError, DeliveryErrorKind, json_line};
+
+/// The process's standard output.
+#[derive(Debug, Default)]
+pub(super) struct StdoutLines {
+    lines: Vec<u8>,
+}
+
+impl Medium for StdoutLines {
+    fn write(&mut self, records: &[Record]) -> Result<(), DeliveryError> {
+        render(&mut self.lines, records);
+        let mut stdout = io::stdout().lock();
+        let written = stdout.write_all(&self.lines).and_then(|()| stdout.flush());
+        written.map_err(|error| DeliveryError {
+            // Whoever read it is gone for good.
+            kind: DeliveryErrorKind::Refused,
+            text: format!("write to stdout: {error}"),
+        })
+    }
+}
+
+/// The end of a file.
+#[derive(Debug)]
+pub(super) struct FileLines {
+    file: File,
+    path: PathBuf,
+    /// Of the whole lines.
+    length: u64,
+    lines: Vec<u8>,
+}
+
+/// A file that cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("open `{}` to add lines to it", path.display())]
+pub struct LinesError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl LinesError {
+    /// Whether it may be better later without a person: a disk that is full, but neither rights nor a path that is none.
+    pub fn can_heal(&self) -> bool {
+        matches!(
+            self.source.kind(),
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::Interrupted
+        )
+    }
+}
+
+impl FileLines {
+    /// Opens the file, or makes it. A line that a crash cut off is taken away; its event comes again.
+    ///
+    /// # Errors
+    /// When it cannot be opened or read.
+    pub(super) fn open(path: &Path) -> Result<Self, LinesError> {
+        let opened = || {
+            let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+            // Another process's lines are not to be cut off.
+            file.try_lock()?;
+            let length = whole_lines(&mut file)?;
+            if length < file.metadata()?.len() {
+                file.set_len(length)?;
+            }
+            Ok((file, length))
+        };
+        let (file, length) = opened().map_err(|source| LinesError {
+            path: path.to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            length,
+            lines: Vec::new(),
+        })
+    }
+}
+
+/// Whether lines can be added to the file; makes nothing.
+pub(super) fn preflight(file: &config::File) -> Finding {
+    let path = &file.path;
+    let subject = format!("file {}", path.display());
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    if path.exists() {
+        return match OpenOptions::new().append(true).open(path) {
+            Ok(_) => Finding::good(subject, "can be written"),
+            Err(error) => Finding::bad(subject, format!("{error}: give the process the right to write it")),
+        };
+    }
+    match folder.is_dir() {
+        true => Finding::good(subject, "does not exist; it is made at the start"),
+        false => Finding::bad(subject, format!("there is no folder `{}`: make it", folder.display())),
+    }
+}
+
+/// Length up to the last line break.
+fn whole_lines(file: &mut File) -> io::Result<u64> {
+    use io::Read as _;
+    const STEP: u64 = 64 * 1024;
+    let mut end = file.metadata()?.len();
+    let mut block = Vec::new();
+    while end > 0 {
+        let begin = end.saturating_sub(STEP);
+        file.seek(SeekFrom::Start(begin))?;
+        block.clear();
+        io::Read::by_ref(file).take(end - begin).read_to_end(&mut block)?;
+        if let Some(at) = memchr::memrchr(b'\n', &block) {
+            return Ok(begin + at as u64 + 1);
+        }
+        end = begin;
+    }
+    Ok(0)
+}
+
+impl Medium for FileLines {
+    fn write(&mut self, records: &[Record]) -> Result<(), DeliveryError> {
+        render(&mut self.lines, records);
+        let written = self.file.write_all(&self.lines).and_then(|()| self.file.sync_data());
+        if let Err(error) = written {
+            // What was written of the lines is no line. Should this fail as well, the next opening does it.
+            let _ = self.file.set_len(self.length);
+            return Err(DeliveryError {
+                kind: DeliveryErrorKind::Unavailable,
+                text: format!("write to `{}`: {error}; it is tried again", self.path.display()),
+            });
+        }
+        self.length += self.lines.len() as u64;
+        Ok(())
+    }
+}
+
+fn render(lines: &mut Vec<u8>, records: &[Record]) {
+    lines.clear();
+    for record in records {
+        json_line::write(lines, record, true);
+        lines.push(b'\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_line_that_was_cut_off_is_taken_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        for (before, after) in [("", ""), ("{}", ""), ("{\"a\":1}\n{}", "{\"a\":1}\n"), ("{}\n", "{}\n")] {
+            fs::write(&path, before).unwrap();
+            drop(FileLines::open(&path).unwrap());
+            assert_eq!(fs::read_to_string(&path).unwrap(), after);
+        }
+        let long = "x".repeat(200_000);
+        fs::write(&path, format!("{long}\n{long}")).unwrap();
+        drop(FileLines::open(&path).unwrap());
+        assert_eq!(fs::metadata(&path).unwrap().len(), 200_001);
+    }
+
+    #[test]
+    fn a_path_that_is_none_is_for_a_person() {
+        let error = FileLines::open(Path::new("/nowhere/events.jsonl")).unwrap_err();
+        assert!(!error.can_heal());
+        assert_eq!(error.to_string(), "open `/nowhere/events.jsonl` to add lines to it");
+    }
+}
