@@ -15,8 +15,8 @@ use std::time::Duration;
 pub use envelope::{ChangeTypes, CloudEvents, CloudEventsMode, DEFAULT_TYPE_PREFIX, DebeziumSchema, Envelope};
 pub use filter::{Comparison, Condition, Demand, Filter, KeptTables, Literal, Test};
 pub use outbox::{
-    Columns, HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate, Outbox, PayloadAs, TimeUnit,
-    TimestampColumn, TopicRule,
+    Columns, HeaderNames, HeadersAs, Idempotency, IdempotencyKey, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate, Outbox,
+    PayloadAs, TimeUnit, TimestampColumn, TopicRule,
 };
 pub use sink::{
     BatchForm, Body, CreateTopics, File, Http, HttpAuth, HttpBatch, Kafka, Method, OnFenced, Ordering, Retry, Sink,

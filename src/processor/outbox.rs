@@ -13,6 +13,7 @@
 
 mod carried;
 mod connect;
+mod idempotency;
 mod moment;
 mod payload;
 
@@ -36,6 +37,7 @@ use crate::record::{About, Header, OrderingKey, Record};
 use crate::skip::SkipReason;
 use carried::TraceColumn;
 use connect::SchemaEnvelope;
+use idempotency::Idempotency;
 use payload::PayloadForm;
 
 /// A processor of type `outbox`.
@@ -86,6 +88,7 @@ struct Layout {
     names: Names,
     columns: Columns,
     headers: HeaderNames,
+    idempotency: Option<Idempotency>,
     key: Option<Compiled<FieldPath>>,
     sink_key: Option<Compiled<FieldPath>>,
     key_as: KeyAs,
@@ -234,6 +237,10 @@ impl Outbox {
             on_null: config.on_null,
             form: config.headers_as,
         };
+        let idempotency = config
+            .idempotency
+            .as_ref()
+            .map(|idempotency| Idempotency::new(idempotency, &mut names));
         let payload_form = config.raw_payload.then(|| PayloadForm::new(config, &mut names));
         let demanded = match config.on_missing {
             OnMissing::Skip => Vec::new(),
@@ -243,6 +250,7 @@ impl Outbox {
             names,
             columns,
             headers,
+            idempotency,
             key,
             sink_key,
             key_as: config.key_as,
@@ -326,6 +334,7 @@ impl Outbox {
         if !beside.is_empty() {
             headers.append(&mut beside);
         }
+        self.layout.push_idempotency(&fields, &mut headers)?;
         self.layout.carry(&fields, &mut headers)?;
         let key = self.layout.key(&fields, aggregate_id)?;
         let by_key = matches!(self.about, Some(Ordering::Key));
@@ -354,7 +363,8 @@ impl Outbox {
         let about = self.about.as_ref();
         let about = about.and_then(|ordering| self.layout.about(event, &fields, &texts, ordering).ok());
         let Ok((mut headers, aggregate_id)) = self.layout.headers(event, &fields, texts, text);
-        // What is no headers may be what the record failed for.
+        // What is no header may be what the record failed for.
+        let _ = self.layout.push_idempotency(&fields, &mut headers);
         let _ = self.layout.carry(&fields, &mut headers);
         Outline {
             topic: self.target.find(&fields, &self.layout.names).ok(),
@@ -489,6 +499,12 @@ impl Layout {
             }
         }
         Ok((headers, aggregate_id))
+    }
+
+    fn push_idempotency(&self, fields: &Fields<'_>, headers: &mut Vec<Header>) -> Result<(), Problem> {
+        self.idempotency.as_ref().map_or(Ok(()), |idempotency| {
+            idempotency.push(headers, fields, &self.names, self.headers.form)
+        })
     }
 
     /// Adds the headers that the event brings in fields of its own.

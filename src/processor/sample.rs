@@ -42,6 +42,7 @@ pub(super) fn outbox() -> pipeline::Outbox {
         headers_as: HeadersAs::Text,
         header_names: HeaderNames::default(),
         additional_headers: Vec::new(),
+        idempotency: None,
         envelope_fields: Vec::new(),
         on_missing: OnMissing::Skip,
         on_null: OnNull::Skip,

@@ -10,6 +10,7 @@ mod envelope;
 pub(in crate::config) mod errors;
 mod filter;
 pub(in crate::config) mod http;
+mod idempotency;
 mod kafka;
 mod kind;
 pub(in crate::config) mod lines;

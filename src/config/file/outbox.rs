@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use serde::Deserialize;
 
-use super::filter;
 use super::kind::{Kinds, require_kind};
 use super::read_patterns;
 use super::template::{FixedHeader, FixedTopic, read_template, read_topic, read_topic_template};
+use super::{filter, idempotency};
 use crate::config::document::Value;
 use crate::config::error::Problem;
 use crate::config::pattern::OutboxPattern;
@@ -130,6 +130,16 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
         see_headers(seen, field, headers.iter().map(|(name, _)| name.as_str()));
         Ok(headers)
     });
+    let is_header = |name: &str| {
+        let own = header_names.as_ref().ok().and_then(Option::as_ref);
+        let additional = headers.iter().flatten().flatten();
+        own.unwrap_or(&HeaderNames::default()).iter().any(|own| own == name)
+            || additional.into_iter().any(|(additional, _)| additional == name)
+    };
+    let idempotency = idempotency::read(reader, &mut mapping, is_header);
+    if let Ok(Some((idempotency, place))) = &idempotency {
+        see_headers(seen, place, [idempotency.header.as_str()].into_iter());
+    }
     let on_missing = optional(mapping.take("on_missing"), |field| {
         reader.word(field, &[("skip", OnMissing::Skip), ("reject", OnMissing::Reject)])
     });
@@ -192,6 +202,7 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
         headers_as: headers_as?.unwrap_or_default(),
         header_names: header_names?.unwrap_or_default(),
         additional_headers: headers?.unwrap_or_default(),
+        idempotency: idempotency?.map(|(idempotency, _)| idempotency),
         envelope_fields: envelope_fields?.unwrap_or_default(),
         on_missing: on_missing?.unwrap_or_default(),
         on_null: on_null?.unwrap_or_default(),

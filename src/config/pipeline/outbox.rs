@@ -27,6 +27,8 @@ pub struct Outbox {
     pub header_names: HeaderNames,
     /// Header name and the field that fills it, in the file's order.
     pub additional_headers: Vec<(String, String)>,
+    /// None: records have no such header.
+    pub idempotency: Option<Idempotency>,
     /// Member name and the field that fills it, in the file's order: with any, the value is an object of the payload, as
     /// `payload`, and these. Only where the value is the payload.
     pub envelope_fields: Vec<(String, String)>,
@@ -145,6 +147,22 @@ impl HeaderNames {
         ];
         all.into_iter().flatten().map(String::as_str)
     }
+}
+
+/// The header by which consumers tell that they have done an event before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idempotency {
+    /// Its name, which no other header has.
+    pub header: String,
+    pub key: IdempotencyKey,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IdempotencyKey {
+    /// The field that has it.
+    Column(String),
+    /// The SHA-256 of the parts' texts with the separator between them, as hexadecimal digits.
+    Sha256 { parts: Vec<Template>, separator: String },
 }
 
 /// What becomes of an additional header, or a member of the value, whose field the event does not have.

@@ -6,6 +6,7 @@ mod envelope;
 mod expansion;
 mod files;
 mod filter;
+mod idempotency;
 mod mysql;
 mod outbox;
 mod properties;

@@ -2,7 +2,7 @@
 
 use crate::config::pipeline::{Columns, HeaderNames};
 use crate::config::schema::key::{
-    Key, Takes, Variant, either, filled, like, open, patterns, variant as variant_of, word,
+    Key, Takes, Variant, either, filled, like, list_of, open, patterns, text, variant as variant_of, word,
 };
 
 pub(super) fn variant() -> Variant {
@@ -62,6 +62,12 @@ fn keys() -> Vec<Key> {
             open("`{header: column}`", filled()),
             "more headers; a missing or null field is left out",
         ),
+        Key::new(
+            "idempotency_key",
+            either([filled(), Takes::Mapping(idempotency_key())]),
+            "one more header, by which consumers tell that they have done an event before: the field that has it, or what it is a hash of. Without a text in each of its fields there is no such header",
+        ),
+        Key::new("idempotency_header", filled(), "its name").default("idempotency-key"),
         Key::new(
             "headers_as",
             word(["text", "json"]),
@@ -143,6 +149,18 @@ fn schema() -> Takes {
 /// Kafka's own rule.
 pub(super) fn topic_name() -> Takes {
     like("topic", "^[a-zA-Z0-9._-]{1,249}$")
+}
+
+fn idempotency_key() -> Vec<Key> {
+    vec![
+        Key::new(
+            "sha256",
+            list_of("list of templates", Takes::Template, 1..=usize::MAX),
+            "the header is the SHA-256, in hexadecimal digits, of these texts",
+        )
+        .required(),
+        Key::new("separator", text(), "what stands between the texts").default("|"),
+    ]
 }
 
 fn route() -> Vec<Key> {
