@@ -16,6 +16,7 @@ pub mod dsn;
 pub mod environment;
 pub mod error;
 mod file;
+pub mod path;
 pub mod pattern;
 pub mod pipeline;
 mod placeholder;

@@ -4,6 +4,7 @@
 
 mod envelope;
 mod filter;
+mod mask;
 mod outbox;
 mod sink;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 pub use envelope::{ChangeTypes, CloudEvents, CloudEventsMode, DEFAULT_TYPE_PREFIX, DebeziumSchema, Envelope};
 pub use filter::{Comparison, Condition, Demand, Filter, KeptTables, Literal, Test};
+pub use mask::{Mask, MaskAction, MaskRule, MaskValue, OnMismatch};
 pub use outbox::{
     Columns, HeaderNames, HeadersAs, Idempotency, IdempotencyKey, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate, Outbox,
     PayloadAs, TimeUnit, TimestampColumn, TopicRule,
@@ -206,11 +208,12 @@ impl FromStr for GtidStart {
     }
 }
 
-/// What makes records of change events, or ends their way.
+/// What makes records of change events, ends their way, or looks after what is in them.
 #[derive(Debug, Clone)]
 pub enum Processor {
     Outbox(Box<Outbox>),
     Filter(Box<Filter>),
+    Mask(Box<Mask>),
 }
 
 /// What becomes of an event that cannot go its way.

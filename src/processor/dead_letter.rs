@@ -60,7 +60,7 @@ const MAX_STUB_HEADERS: usize = 4096;
 /// Why an event was parked: the value of `tailpost-dlq-reason`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeadLetterReason {
-    /// No record can be made of it.
+    /// No record can be made of it, or it cannot be masked.
     PoisonMessage,
     /// It lacks what `strict` asks for.
     SchemaValidationFailed,
@@ -301,7 +301,7 @@ impl DeadLetters {
 fn id_header(processor: &pipeline::Processor) -> Option<(String, HeadersAs)> {
     match processor {
         pipeline::Processor::Outbox(outbox) => Some((outbox.header_names.event_id.clone()?, outbox.headers_as)),
-        pipeline::Processor::Filter(_) => None,
+        pipeline::Processor::Filter(_) | pipeline::Processor::Mask(_) => None,
     }
 }
 

@@ -175,6 +175,17 @@ pub enum Problem {
     NoNewRow,
 
     #[error(
+        "`{path}` cannot be masked: it is {found}; expected {expected}, or `on_mismatch: ignore` to leave it as it is"
+    )]
+    Unmaskable {
+        path: String,
+        expected: &'static str,
+        found: &'static str,
+    },
+    #[error("`{path}` cannot be masked: {place} is no JSON; expected JSON, or no rule for what is inside")]
+    MaskedNotJson { path: String, place: &'static str },
+
+    #[error(
         "it was updated, and only an INSERT is an event: the update is not published; insert a row for each event, and set \
          `on_update: {}` of the outbox processor to {}", advice(*on_update).0, advice(*on_update).1
     )]
@@ -224,6 +235,8 @@ impl Problem {
             | Self::PayloadNotText
             | Self::IllegalAttribute { .. }
             | Self::NoNewRow
+            | Self::Unmaskable { .. }
+            | Self::MaskedNotJson { .. }
             | Self::Updated { .. } => ErrorKind::Invalid,
             Self::NotTaken
             | Self::NoTopic { .. }

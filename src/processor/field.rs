@@ -66,6 +66,15 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// Whether it is null, in the row or as JSON.
+    pub(super) fn is_null(self) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Cell { text, kind } => kind == ColumnKind::Json && text.trim_ascii() == b"null",
+            Self::Missing | Self::Json { .. } | Self::Binary(_) => false,
+        }
+    }
+
     /// Whether it is JSON by where it stands: a message's member, or what a JSON column has.
     pub(super) fn is_json(self) -> bool {
         match self {
@@ -243,6 +252,11 @@ impl Names {
                 .extend(self.names.iter().map(|name| table.column_index(name)));
             self.table = Some(Arc::clone(table));
         }
+    }
+
+    /// Where the table that was looked up last has a name.
+    pub(super) fn column(&self, slot: Slot) -> Option<usize> {
+        self.columns.get(slot.0).copied().flatten()
     }
 
     /// The cells of a row of the table that was looked up last. What the row leaves unchanged is taken from the old

@@ -16,12 +16,12 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::field::{Field, Names, Text};
-use super::outbox::OutboxChange;
 use super::place::{Found, Place, Places};
+use super::subject::Subject;
 use super::{Outcome, ProcessError, Processor, Step};
 use crate::config::pattern::OutboxPattern;
 use crate::config::pipeline::{self, Comparison, Demand, KeptTables, Literal, Test};
-use crate::event::{Change, ChangeEvent, LogMessage, Operation, RowChange, Selection};
+use crate::event::{ChangeEvent, Operation, Selection};
 use crate::skip::SkipReason;
 
 /// A processor of type `filter`.
@@ -44,29 +44,6 @@ pub(super) struct Filter {
 struct Condition {
     place: Place,
     test: Test,
-}
-
-/// A change that a filter looks at.
-#[derive(Debug, Clone, Copy)]
-enum Subject<'a> {
-    Row(&'a RowChange),
-    Message(&'a LogMessage),
-}
-
-impl Subject<'_> {
-    fn is_of(self, patterns: &[OutboxPattern]) -> bool {
-        patterns.iter().any(|pattern| match self {
-            Self::Row(row) => pattern.matches_table(&row.table.schema, &row.table.name),
-            Self::Message(message) => pattern.matches_prefix(&message.prefix),
-        })
-    }
-
-    fn operation(self) -> Operation {
-        match self {
-            Self::Row(row) => row.operation,
-            Self::Message(_) => Operation::Insert,
-        }
-    }
 }
 
 impl Filter {
@@ -96,14 +73,10 @@ impl Filter {
 
     /// The event as a change that it looks at. None: it has no say in it.
     fn subject<'a>(&self, event: &'a ChangeEvent) -> Option<Subject<'a>> {
-        let subject = match (&event.change, event.selection) {
-            (Change::Row(row), Selection::Table) => Subject::Row(row),
-            _ if self.outboxes => match OutboxChange::of(event)? {
-                OutboxChange::Insert(row) => Subject::Row(row),
-                OutboxChange::Message(message) => Subject::Message(message),
-            },
-            _ => return None,
-        };
+        let subject = Subject::of(event)?;
+        if event.selection == Selection::Outbox && !self.outboxes {
+            return None;
+        }
         (self.tables.is_empty() || subject.is_of(&self.tables)).then_some(subject)
     }
 

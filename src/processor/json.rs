@@ -4,6 +4,7 @@
 
 mod compact;
 mod double;
+mod edit;
 mod expand;
 mod scan;
 
@@ -13,6 +14,7 @@ use super::error::TextFault;
 use scan::{Scanner, Written};
 
 pub(super) use compact::compact;
+pub(super) use edit::{NotJson, Place, Verdict, edited};
 pub(super) use expand::{expanded, write_number};
 
 /// A text that is not one JSON object.

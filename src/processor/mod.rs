@@ -13,8 +13,10 @@ mod error;
 mod field;
 mod filter;
 mod json;
+mod mask;
 mod outbox;
 mod place;
+mod subject;
 mod table;
 mod template;
 mod topic;
@@ -34,6 +36,7 @@ use crate::record::Record;
 use crate::skip::SkipReason;
 use envelope::Envelope;
 use filter::Filter;
+use mask::Mask;
 use table::TableEvents;
 
 /// One step of a pipeline between its source and its sink.
@@ -73,6 +76,7 @@ pub struct Chain {
 enum Link {
     Outbox(Box<Outbox>),
     Filter(Box<Filter>),
+    Mask(Box<Mask>),
 }
 
 impl Link {
@@ -80,6 +84,16 @@ impl Link {
         match self {
             Self::Outbox(outbox) => outbox.take_count(),
             Self::Filter(filter) => filter.take_count(),
+            Self::Mask(mask) => mask.take_count(),
+        }
+    }
+
+    /// What can be told of the record that it would have made of an event that did not come so far. None: it would not have
+    /// taken it.
+    fn outline(&mut self, event: &ChangeEvent) -> Option<Outline> {
+        match self {
+            Self::Outbox(outbox) => outbox.outline_of(event),
+            Self::Filter(_) | Self::Mask(_) => None,
         }
     }
 }
@@ -90,6 +104,7 @@ impl Processor for Link {
         match self {
             Self::Outbox(outbox) => outbox.process(event),
             Self::Filter(filter) => filter.process(event),
+            Self::Mask(mask) => mask.process(event),
         }
     }
 }
@@ -151,6 +166,7 @@ impl Chain {
                 Link::Outbox(Box::new(Outbox::new(config, &wishes, envelope.clone())))
             }
             pipeline::Processor::Filter(config) => Link::Filter(Box::new(Filter::new(config, source_id))),
+            pipeline::Processor::Mask(config) => Link::Mask(Box::new(Mask::new(config))),
         });
         Self {
             links: links.collect(),
@@ -168,20 +184,36 @@ impl Chain {
     /// # Errors
     /// No record can be made of this event; the next can be processed all the same.
     pub fn process(&mut self, mut event: ChangeEvent) -> Result<Outcome, ProcessError> {
-        for link in &mut self.links {
-            match link.process(event)? {
-                Step::Done(outcome) => return Ok(outcome),
-                Step::Pass(passed) => event = passed,
+        for index in 0..self.links.len() {
+            match self.links[index].process(event) {
+                Ok(Step::Done(outcome)) => return Ok(outcome),
+                Ok(Step::Pass(passed)) => event = passed,
+                Err(error) => return Err(self.outlined(error, index)),
             }
         }
         self.untaken(&event).map_err(|problem| {
-            let outline = match (&event.change, event.selection) {
-                (Change::Row(row), Selection::Table) => self.tables.outline(&event, row),
-                // Which fields it has is for its processor to say.
-                _ => Outline::default(),
-            };
+            let outline = self.untaken_outline(&event);
             ProcessError::new(event, problem, outline)
         })
+    }
+
+    /// An error with what can be told of the record, where a processor refused an event that another would have made it of.
+    #[cold]
+    fn outlined(&mut self, mut error: ProcessError, index: usize) -> ProcessError {
+        if let Some(Link::Mask(_)) = self.links.get(index) {
+            let event = &error.change;
+            let outline = self.links[index..].iter_mut().find_map(|link| link.outline(event));
+            *error.outline = outline.unwrap_or_else(|| self.untaken_outline(&error.change));
+        }
+        error
+    }
+
+    fn untaken_outline(&mut self, event: &ChangeEvent) -> Outline {
+        match (&event.change, event.selection) {
+            (Change::Row(row), Selection::Table) => self.tables.outline(event, row),
+            // Which fields it has is for its processor to say.
+            _ => Outline::default(),
+        }
     }
 
     fn untaken(&mut self, event: &ChangeEvent) -> Result<Outcome, Problem> {

@@ -355,6 +355,15 @@ impl Outbox {
         })
     }
 
+    /// What can be told of the record of an event that another processor refused. None: it is none of this one's.
+    pub(super) fn outline_of(&mut self, event: &ChangeEvent) -> Option<Outline> {
+        let change = self.takes(event)?;
+        if let OutboxChange::Insert(row) = change {
+            self.layout.names.look_up(&row.table);
+        }
+        Some(self.outline(event, change))
+    }
+
     /// What can be told of a record that could not be made. What has no text is left out.
     fn outline(&mut self, event: &ChangeEvent, change: OutboxChange<'_>) -> Outline {
         let fields = self.layout.all_fields(change).unwrap_or(Fields::None);

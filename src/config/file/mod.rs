@@ -14,6 +14,8 @@ mod idempotency;
 mod kafka;
 mod kind;
 pub(in crate::config) mod lines;
+mod mask;
+mod order;
 mod outbox;
 mod sink;
 mod source;
@@ -226,6 +228,7 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
         check_kafka_only(reader, sink.kind, &seen, &said_checkpoint, &dead_letter);
     }
     let (mut source, processors) = (source?, processors?.unwrap_or_default());
+    order::check(reader, &source, &seen.inspectors);
     if let Some((field, on_update)) = seen.on_update {
         if !source.selects_outbox_tables() {
             return Err(reader.refuse(

@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use serde::Deserialize;
 
 use super::kind::{Kinds, require_kind};
+use super::order::Inspector;
 use super::read_patterns;
 use super::template::{FixedHeader, FixedTopic, read_template, read_topic, read_topic_template};
-use super::{filter, idempotency};
+use super::{filter, idempotency, mask};
 use crate::config::document::Value;
 use crate::config::error::Problem;
 use crate::config::pattern::OutboxPattern;
@@ -31,6 +32,7 @@ pub(super) struct Seen<'n> {
     pub(super) of_topics: Vec<Field<'n>>,
     /// What asks to see UPDATEs of outboxes, and the gravest of what follows.
     pub(super) on_update: Option<(Field<'n>, OnUpdate)>,
+    pub(super) inspectors: Vec<Inspector<'n>>,
 }
 
 /// Processors with the default id share it in metrics; an id that is written twice is refused.
@@ -41,6 +43,7 @@ pub(super) fn read_processors<'n>(
 ) -> Read<Vec<Processor>> {
     let items = reader.list(field)?;
     let mut takes_all: Option<usize> = None;
+    let mut outboxes: Vec<(usize, Vec<OutboxPattern>)> = Vec::new();
     let mut processors = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
         let processor = read_processor(reader, item, seen);
@@ -51,6 +54,19 @@ pub(super) fn read_processors<'n>(
             if outbox.tables.iter().all(|pattern| pattern.as_str() == "*") {
                 takes_all = takes_all.or(Some(index));
             }
+            outboxes.push((index, outbox.tables.clone()));
+        }
+        let inspects = match &processor {
+            Ok(Processor::Mask(mask)) => Some(("mask", &mask.tables)),
+            _ => None,
+        };
+        if let Some((kind, tables)) = inspects {
+            seen.inspectors.push(Inspector {
+                field: item.clone(),
+                kind,
+                tables: tables.clone(),
+                behind: outboxes.clone(),
+            });
         }
         processors.push(processor);
     }
@@ -62,15 +78,17 @@ fn read_processor<'n>(reader: &mut Reader<'_>, field: &Field<'n>, seen: &mut See
     enum Type {
         Outbox,
         Filter,
+        Mask,
     }
     let mut mapping = reader.mapping(field)?;
     let kinds = Kinds {
-        here: &[("outbox", Type::Outbox), ("filter", Type::Filter)],
+        here: &[("outbox", Type::Outbox), ("filter", Type::Filter), ("mask", Type::Mask)],
         later: &[],
         elsewhere: &["javascript", "flatten"],
     };
     require_kind(reader, &mut mapping, "processor type", &kinds).read(|kind| match kind {
         Some(Type::Filter) => filter::read(reader, mapping, seen).map(|filter| Processor::Filter(Box::new(filter))),
+        Some(Type::Mask) => mask::read(reader, mapping, seen).map(|mask| Processor::Mask(Box::new(mask))),
         Some(Type::Outbox) | None => {
             read_outbox(reader, mapping, seen).map(|outbox| Processor::Outbox(Box::new(outbox)))
         }

@@ -132,6 +132,7 @@ fn kind_schema(kind: &Takes) -> Map<String, Value> {
         Takes::Number(range) if *range.start() == f64::MIN_POSITIVE => {
             json!({"type": "number", "exclusiveMinimum": 0, "maximum": range.end()})
         }
+        Takes::Number(range) if *range == (f64::MIN..=f64::MAX) => json!({"type": "number"}),
         Takes::Number(range) => json!({"type": "number", "minimum": range.start(), "maximum": range.end()}),
         Takes::Duration(_) => json!({"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"}),
         Takes::Size(range) => json!({"anyOf": [

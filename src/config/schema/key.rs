@@ -236,6 +236,7 @@ impl Takes {
             Self::Number(range) if *range.start() == f64::MIN_POSITIVE => {
                 format!("number above 0, `{}` at most", range.end())
             }
+            Self::Number(range) if *range == (f64::MIN..=f64::MAX) => "number".to_owned(),
             Self::Number(range) => format!("number {}", range_in_words(range, f64::to_string)),
             Self::Duration(range) => format!("duration {}", range_in_words(range, |&value| show_duration(value))),
             Self::Size(range) => format!("size {}", range_in_words(range, |&value| show_size(value))),

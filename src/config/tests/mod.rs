@@ -7,6 +7,7 @@ mod expansion;
 mod files;
 mod filter;
 mod idempotency;
+mod mask;
 mod mysql;
 mod outbox;
 mod properties;
@@ -68,6 +69,7 @@ fn environment() -> BTreeMap<String, String> {
         ("POSTGRES_DSN", "postgres://app:secret@db:5433/shop"),
         ("MYSQL_DSN", "mysql://app:secret@db:3307/shop"),
         ("KAFKA_BROKERS", "k1:9092,k2:9092"),
+        ("MASK_KEY", "0123456789abcdef"),
     ])
 }
 

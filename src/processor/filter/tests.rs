@@ -3,7 +3,7 @@ use regex::Regex;
 
 use super::*;
 use crate::config::pattern::OutboxPattern;
-use crate::event::{Origin, Oversized};
+use crate::event::{Change, Origin, Oversized};
 use crate::processor::Chain;
 use crate::processor::sample::*;
 use crate::row::{ColumnKind, Value};

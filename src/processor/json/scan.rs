@@ -4,7 +4,7 @@
 //! and not on the stack.
 
 /// A place in a text; each call moves it on. None: the text is no JSON there, and the place is of no use any more.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Scanner<'a> {
     text: &'a str,
     at: usize,
@@ -35,7 +35,12 @@ impl<'a> Scanner<'a> {
         self.text.as_bytes().get(self.at..).unwrap_or_default()
     }
 
-    fn next(&mut self) -> Option<u8> {
+    /// How many bytes are behind it.
+    pub(super) fn position(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn next(&mut self) -> Option<u8> {
         let byte = *self.rest().first()?;
         self.at += 1;
         Some(byte)

@@ -7,6 +7,7 @@ mod filter;
 mod http;
 mod kafka;
 mod lines;
+mod mask;
 mod outbox;
 mod source;
 
@@ -61,9 +62,12 @@ fn spec() -> Vec<Key> {
             "processors",
             list(
                 "list of mappings",
-                tagged("what the processor does", vec![outbox::variant(), filter::variant()]),
+                tagged(
+                    "what the processor does",
+                    vec![outbox::variant(), filter::variant(), mask::variant()],
+                ),
             ),
-            "[what makes records of outbox events, and what leaves changes out](#specprocessors): an event goes from one to the next, until one takes it",
+            "[what makes records of outbox events, and what leaves out or masks](#specprocessors): an event goes from one to the next, until one takes it",
         ),
         Key::new(
             "sinks",
