@@ -40,6 +40,7 @@ mod gaps;
 mod http_sink;
 mod line_sinks;
 mod lock_postgres;
+mod masking;
 mod memory;
 mod migration;
 mod mysql_check;

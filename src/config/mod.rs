@@ -18,6 +18,7 @@ pub mod error;
 mod file;
 pub mod path;
 pub mod pattern;
+pub mod payload_schemas;
 pub mod pipeline;
 mod placeholder;
 mod quantity;
@@ -235,6 +236,7 @@ fn load_text(path: &Path, text: &str, environment: &impl Environment) -> Result<
         error
     })?;
     let mut reader = Reader::new(environment);
+    reader.folder = path.parent().unwrap_or(Path::new(""));
     let named = file::read(&mut reader, &root);
     let Reader { violations, notes, .. } = reader;
     match named {

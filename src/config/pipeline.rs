@@ -7,6 +7,7 @@ mod filter;
 mod mask;
 mod outbox;
 mod sink;
+mod validate;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ pub use sink::{
     BatchForm, Body, CreateTopics, File, Http, HttpAuth, HttpBatch, Kafka, Method, OnFenced, Ordering, Retry, Sink,
     StatusSet, Stdout,
 };
+pub use validate::{OnMissingSchema, Requirement, Schemas, Validate};
 
 use super::dsn::{MysqlDsn, PostgresDsn};
 use super::pattern::{NamePattern, PrefixPattern};
@@ -214,6 +216,7 @@ pub enum Processor {
     Outbox(Box<Outbox>),
     Filter(Box<Filter>),
     Mask(Box<Mask>),
+    Validate(Box<Validate>),
 }
 
 /// What becomes of an event that cannot go its way.

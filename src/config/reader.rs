@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::time::Duration;
 
 use super::asked::Asked;
@@ -129,6 +130,8 @@ impl<'n> Mapping<'n> {
 
 pub(super) struct Reader<'e> {
     pub(super) environment: &'e dyn Environment,
+    /// The folder of the file, for what lies beside it.
+    pub(super) folder: &'e Path,
     pub(super) version: Version,
     pub(super) violations: Vec<Finding<Problem>>,
     pub(super) notes: Vec<Finding<String>>,
@@ -139,6 +142,7 @@ impl<'e> Reader<'e> {
     pub(super) fn new(environment: &'e dyn Environment) -> Self {
         Reader {
             environment,
+            folder: Path::new(""),
             version: Version::Tailpost,
             violations: Vec::new(),
             notes: Vec::new(),

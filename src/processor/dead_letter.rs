@@ -62,7 +62,7 @@ const MAX_STUB_HEADERS: usize = 4096;
 pub enum DeadLetterReason {
     /// No record can be made of it, or it cannot be masked.
     PoisonMessage,
-    /// It lacks what `strict` asks for.
+    /// It lacks what `strict` or a processor of type `validate` asks for.
     SchemaValidationFailed,
     /// The target will never take its record.
     PermanentFailure,
@@ -301,7 +301,7 @@ impl DeadLetters {
 fn id_header(processor: &pipeline::Processor) -> Option<(String, HeadersAs)> {
     match processor {
         pipeline::Processor::Outbox(outbox) => Some((outbox.header_names.event_id.clone()?, outbox.headers_as)),
-        pipeline::Processor::Filter(_) | pipeline::Processor::Mask(_) => None,
+        pipeline::Processor::Filter(_) | pipeline::Processor::Mask(_) | pipeline::Processor::Validate(_) => None,
     }
 }
 

@@ -185,6 +185,17 @@ pub enum Problem {
     #[error("`{path}` cannot be masked: {place} is no JSON; expected JSON, or no rule for what is inside")]
     MaskedNotJson { path: String, place: &'static str },
 
+    #[error("there is no schema of version `{version}` for {event_type}: expected one, or `on_missing_schema: allow`")]
+    NoSchema { event_type: String, version: String },
+    #[error("the payload does not match its schema `{schema}`: {faults}")]
+    SchemaViolated { schema: String, faults: String },
+    #[error("`{field}` cannot be read as a payload of JSON: {fault}")]
+    PayloadUnreadable { field: String, fault: String },
+    #[error("the payload lacks {paths}: expected what is not null there (`require`)")]
+    PayloadLacks { paths: String },
+    #[error("it lacks {fields}: expected what is not null there (`require_fields`)")]
+    FieldsMissing { fields: String },
+
     #[error(
         "it was updated, and only an INSERT is an event: the update is not published; insert a row for each event, and set \
          `on_update: {}` of the outbox processor to {}", advice(*on_update).0, advice(*on_update).1
@@ -212,7 +223,13 @@ impl Problem {
     /// Why its event is parked, where that is the policy, and the word for it in a dead letter's headers.
     pub(super) fn parked_for(&self) -> (DeadLetterReason, &'static str) {
         let reason = match self {
-            Self::StrictFields { .. } | Self::StrictTopic { .. } => DeadLetterReason::SchemaValidationFailed,
+            Self::StrictFields { .. }
+            | Self::StrictTopic { .. }
+            | Self::NoSchema { .. }
+            | Self::SchemaViolated { .. }
+            | Self::PayloadUnreadable { .. }
+            | Self::PayloadLacks { .. }
+            | Self::FieldsMissing { .. } => DeadLetterReason::SchemaValidationFailed,
             _ => DeadLetterReason::PoisonMessage,
         };
         let detail = match self {
@@ -237,6 +254,11 @@ impl Problem {
             | Self::NoNewRow
             | Self::Unmaskable { .. }
             | Self::MaskedNotJson { .. }
+            | Self::NoSchema { .. }
+            | Self::SchemaViolated { .. }
+            | Self::PayloadUnreadable { .. }
+            | Self::PayloadLacks { .. }
+            | Self::FieldsMissing { .. }
             | Self::Updated { .. } => ErrorKind::Invalid,
             Self::NotTaken
             | Self::NoTopic { .. }

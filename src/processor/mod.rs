@@ -21,6 +21,7 @@ mod table;
 mod template;
 mod topic;
 mod url;
+mod validate;
 
 use std::sync::Arc;
 
@@ -38,6 +39,7 @@ use envelope::Envelope;
 use filter::Filter;
 use mask::Mask;
 use table::TableEvents;
+use validate::Validate;
 
 /// One step of a pipeline between its source and its sink.
 pub trait Processor: Send + 'static {
@@ -77,6 +79,7 @@ enum Link {
     Outbox(Box<Outbox>),
     Filter(Box<Filter>),
     Mask(Box<Mask>),
+    Validate(Box<Validate>),
 }
 
 impl Link {
@@ -85,6 +88,7 @@ impl Link {
             Self::Outbox(outbox) => outbox.take_count(),
             Self::Filter(filter) => filter.take_count(),
             Self::Mask(mask) => mask.take_count(),
+            Self::Validate(validate) => validate.take_count(),
         }
     }
 
@@ -93,7 +97,7 @@ impl Link {
     fn outline(&mut self, event: &ChangeEvent) -> Option<Outline> {
         match self {
             Self::Outbox(outbox) => outbox.outline_of(event),
-            Self::Filter(_) | Self::Mask(_) => None,
+            Self::Filter(_) | Self::Mask(_) | Self::Validate(_) => None,
         }
     }
 }
@@ -105,6 +109,7 @@ impl Processor for Link {
             Self::Outbox(outbox) => outbox.process(event),
             Self::Filter(filter) => filter.process(event),
             Self::Mask(mask) => mask.process(event),
+            Self::Validate(validate) => validate.process(event),
         }
     }
 }
@@ -167,6 +172,7 @@ impl Chain {
             }
             pipeline::Processor::Filter(config) => Link::Filter(Box::new(Filter::new(config, source_id))),
             pipeline::Processor::Mask(config) => Link::Mask(Box::new(Mask::new(config))),
+            pipeline::Processor::Validate(config) => Link::Validate(Box::new(Validate::new(config))),
         });
         Self {
             links: links.collect(),
@@ -200,7 +206,7 @@ impl Chain {
     /// An error with what can be told of the record, where a processor refused an event that another would have made it of.
     #[cold]
     fn outlined(&mut self, mut error: ProcessError, index: usize) -> ProcessError {
-        if let Some(Link::Mask(_)) = self.links.get(index) {
+        if let Some(Link::Mask(_) | Link::Validate(_)) = self.links.get(index) {
             let event = &error.change;
             let outline = self.links[index..].iter_mut().find_map(|link| link.outline(event));
             *error.outline = outline.unwrap_or_else(|| self.untaken_outline(&error.change));

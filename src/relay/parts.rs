@@ -137,7 +137,7 @@ fn unknown_topics(pipeline: &Pipeline) -> UnknownTopics {
 fn names_partitions(processor: &Processor) -> bool {
     match processor {
         Processor::Outbox(outbox) => outbox.columns.partition.is_some(),
-        Processor::Filter(_) | Processor::Mask(_) => false,
+        Processor::Filter(_) | Processor::Mask(_) | Processor::Validate(_) => false,
     }
 }
 

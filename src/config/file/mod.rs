@@ -21,6 +21,7 @@ mod sink;
 mod source;
 mod template;
 mod transactions;
+mod validate;
 
 use std::collections::BTreeMap;
 

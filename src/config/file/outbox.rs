@@ -8,7 +8,7 @@ use super::kind::{Kinds, require_kind};
 use super::order::Inspector;
 use super::read_patterns;
 use super::template::{FixedHeader, FixedTopic, read_template, read_topic, read_topic_template};
-use super::{filter, idempotency, mask};
+use super::{filter, idempotency, mask, validate};
 use crate::config::document::Value;
 use crate::config::error::Problem;
 use crate::config::pattern::OutboxPattern;
@@ -58,6 +58,7 @@ pub(super) fn read_processors<'n>(
         }
         let inspects = match &processor {
             Ok(Processor::Mask(mask)) => Some(("mask", &mask.tables)),
+            Ok(Processor::Validate(validate)) => Some(("validate", &validate.tables)),
             _ => None,
         };
         if let Some((kind, tables)) = inspects {
@@ -79,16 +80,25 @@ fn read_processor<'n>(reader: &mut Reader<'_>, field: &Field<'n>, seen: &mut See
         Outbox,
         Filter,
         Mask,
+        Validate,
     }
     let mut mapping = reader.mapping(field)?;
     let kinds = Kinds {
-        here: &[("outbox", Type::Outbox), ("filter", Type::Filter), ("mask", Type::Mask)],
+        here: &[
+            ("outbox", Type::Outbox),
+            ("filter", Type::Filter),
+            ("mask", Type::Mask),
+            ("validate", Type::Validate),
+        ],
         later: &[],
         elsewhere: &["javascript", "flatten"],
     };
     require_kind(reader, &mut mapping, "processor type", &kinds).read(|kind| match kind {
         Some(Type::Filter) => filter::read(reader, mapping, seen).map(|filter| Processor::Filter(Box::new(filter))),
         Some(Type::Mask) => mask::read(reader, mapping, seen).map(|mask| Processor::Mask(Box::new(mask))),
+        Some(Type::Validate) => {
+            validate::read(reader, mapping, seen).map(|validate| Processor::Validate(Box::new(validate)))
+        }
         Some(Type::Outbox) | None => {
             read_outbox(reader, mapping, seen).map(|outbox| Processor::Outbox(Box::new(outbox)))
         }

@@ -151,6 +151,7 @@ fn the_ready_files_load_without_a_note() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     for name in [
         "pipelines/changes-mysql.yaml",
+        "pipelines/contracts-postgres.yaml",
         "pipelines/orders-postgres.yaml",
         "pipelines/outbox-table-postgres.yaml",
         "pipelines/shop-mysql.yaml",

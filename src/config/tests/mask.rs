@@ -205,13 +205,14 @@ fn a_short_key_is_noted_and_not_shown() {
 }
 
 /// The types of processors that must see outbox events before these are taken.
-const INSPECTORS: &[&str] = &["mask"];
+const INSPECTORS: &[&str] = &["mask", "validate"];
 
 /// Lines of processors; `outbox` and `mask` with their `tables`, if any.
 fn in_order(processors: &[(&str, &str)]) -> String {
     let lines = processors.iter().map(|(kind, tables)| {
         let rest = match *kind {
             "mask" => ", rules: [{path: a, action: remove}]",
+            "validate" => ", require_fields: [a]",
             _ => "",
         };
         let tables = match *tables {

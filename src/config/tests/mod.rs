@@ -15,6 +15,7 @@ mod rules;
 mod secrets;
 mod sinks;
 mod transactions;
+mod validate;
 mod violations;
 
 use std::collections::BTreeMap;

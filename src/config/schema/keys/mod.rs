@@ -10,6 +10,7 @@ mod lines;
 mod mask;
 mod outbox;
 mod source;
+mod validate;
 
 use super::key::{Key, Takes, filled, like, list, list_of, open, tagged, text, word};
 
@@ -64,10 +65,15 @@ fn spec() -> Vec<Key> {
                 "list of mappings",
                 tagged(
                     "what the processor does",
-                    vec![outbox::variant(), filter::variant(), mask::variant()],
+                    vec![
+                        outbox::variant(),
+                        filter::variant(),
+                        mask::variant(),
+                        validate::variant(),
+                    ],
                 ),
             ),
-            "[what makes records of outbox events, and what leaves out or masks](#specprocessors): an event goes from one to the next, until one takes it",
+            "[what makes records of outbox events, and what leaves out, masks or checks](#specprocessors): an event goes from one to the next, until one takes it",
         ),
         Key::new(
             "sinks",

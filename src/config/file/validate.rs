@@ -1,0 +1,146 @@
+//! A processor of type `validate`.
+
+use super::mask::read_event_path;
+use super::outbox::{Seen, read_id};
+use super::read_patterns;
+use crate::config::error::Problem;
+use crate::config::pattern::{OutboxPattern, PrefixPattern};
+use crate::config::payload_schemas::PayloadSchemas;
+use crate::config::pipeline::{OnMissingSchema, Requirement, Schemas, Validate};
+use crate::config::reader::{Field, Mapping, Read, Reader, optional};
+
+const DEFAULT_ID: &str = "validate";
+const DEFAULT_VERSION: &str = "1.0.0";
+
+pub(super) fn read(reader: &mut Reader<'_>, mut mapping: Mapping<'_>, seen: &mut Seen<'_>) -> Read<Validate> {
+    let (number, path) = mapping.whole();
+    let id = optional(mapping.take("id"), |field| read_id(reader, field, seen));
+    let tables = optional(mapping.take("tables"), |field| {
+        read_patterns(reader, field, OutboxPattern::parse)
+    });
+    let schemas = optional(mapping.take("schemas"), |field| read_schemas(reader, field));
+    let require = optional(mapping.take("require"), |field| {
+        read_filled_list(reader, field, read_requirement)
+    });
+    let require_fields = optional(mapping.take("require_fields"), |field| {
+        read_filled_list(reader, field, read_field)
+    });
+    let (has_schemas, has_require) = (!matches!(schemas, Ok(None)), !matches!(require, Ok(None)));
+    let asks_nothing = !has_schemas && !has_require && matches!(require_fields, Ok(None));
+    let of_payload = (has_schemas || has_require, "`schemas` or `require`");
+    let of_schemas = (has_schemas, "`schemas`");
+    let event_type = optional(mapping.take("event_type"), |field| {
+        let event_type = read_field(reader, field)?;
+        beside(reader, field, of_payload, event_type)
+    });
+    let payload = optional(mapping.take("payload"), |field| {
+        let payload = read_field(reader, field)?;
+        beside(reader, field, of_payload, payload)
+    });
+    let version = optional(mapping.take("version"), |field| {
+        let version = read_field(reader, field)?;
+        beside(reader, field, of_schemas, version)
+    });
+    let default_version = optional(mapping.take("default_version"), |field| {
+        let version = reader.filled(field)?;
+        beside(reader, field, of_schemas, version)
+    });
+    let on_missing = optional(mapping.take("on_missing_schema"), |field| {
+        let words = [("reject", OnMissingSchema::Reject), ("allow", OnMissingSchema::Allow)];
+        let on_missing = reader.word(field, &words)?;
+        beside(reader, field, of_schemas, on_missing)
+    });
+    reader.finish(mapping);
+    if asks_nothing {
+        let message = "it takes everything: expected `schemas`, `require` or `require_fields`".to_owned();
+        return Err(reader.report_at(number, &path, Problem::Refused { message }));
+    }
+    let (version, default_version, on_missing) = (version?, default_version?, on_missing?);
+    let name = |name: Option<Vec<String>>, default: &str| name.unwrap_or_else(|| vec![default.to_owned()]);
+    Ok(Validate {
+        id: id?.unwrap_or_else(|| DEFAULT_ID.to_owned()),
+        tables: tables?.unwrap_or_default(),
+        schemas: schemas?.map(|known| Schemas {
+            known,
+            version,
+            default_version: default_version.unwrap_or_else(|| DEFAULT_VERSION.to_owned()),
+            on_missing: on_missing.unwrap_or_default(),
+        }),
+        event_type: name(event_type?, "event_type"),
+        payload: name(payload?, "payload"),
+        require: require?.unwrap_or_default(),
+        require_fields: require_fields?.unwrap_or_default(),
+    })
+}
+
+/// A key that counts only beside another.
+fn beside<T>(reader: &mut Reader<'_>, field: &Field<'_>, (is_there, other): (bool, &str), value: T) -> Read<T> {
+    match is_there {
+        true => Ok(value),
+        false => Err(reader.refuse(field, format!("without effect: expected {other} beside it"))),
+    }
+}
+
+/// A folder's schemas, compiled; each of its files that is wrong is a violation.
+fn read_schemas(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<PayloadSchemas> {
+    let mut mapping = reader.mapping(field)?;
+    let folder = reader.require(&mut mapping, "folder", "a folder of JSON Schemas");
+    reader.finish(mapping);
+    let field = folder?;
+    let folder = reader.filled(&field)?;
+    let mut reported = None;
+    match PayloadSchemas::read(&reader.folder.join(folder)) {
+        Ok(schemas) => return Ok(schemas),
+        Err(faults) => {
+            for fault in faults {
+                reported = Some(reader.refuse(&field, fault.to_string()));
+            }
+        }
+    }
+    Err(reported.unwrap_or_else(|| reader.refuse(&field, "no schemas")))
+}
+
+fn read_filled_list<T>(
+    reader: &mut Reader<'_>,
+    field: &Field<'_>,
+    read: impl Fn(&mut Reader<'_>, &Field<'_>) -> Read<T>,
+) -> Read<Vec<T>> {
+    let items = reader.list(field)?;
+    if items.is_empty() {
+        return Err(reader.unexpected(field, "one item or more", "an empty list".to_owned()));
+    }
+    let read: Vec<_> = items.iter().map(|item| read(reader, item)).collect();
+    read.into_iter().collect()
+}
+
+fn read_requirement(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Requirement> {
+    let mut mapping = reader.mapping(field)?;
+    let event_types = optional(mapping.take("event_types"), |field| {
+        let patterns = read_patterns(reader, field, PrefixPattern::parse)?;
+        match patterns.is_empty() {
+            true => Err(reader.unexpected(field, "one pattern or more", "an empty list".to_owned())),
+            false => Ok(patterns),
+        }
+    });
+    let paths = reader
+        .require(&mut mapping, "paths", "a list of paths in the payload")
+        .and_then(|field| read_filled_list(reader, &field, read_event_path));
+    reader.finish(mapping);
+    Ok(Requirement {
+        event_types: event_types?,
+        paths: paths?,
+    })
+}
+
+/// A member or column of the event, or a member inside of it.
+fn read_field(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Vec<String>> {
+    let text = reader.filled(field)?;
+    let path: Vec<String> = text.split('.').map(str::to_owned).collect();
+    match path.iter().any(|name| name.is_empty() || name.trim() != name) {
+        false => Ok(path),
+        true => Err(reader.refuse(
+            field,
+            "no field's name: expected one such as `event_type` or `meta.version`",
+        )),
+    }
+}

@@ -1,0 +1,84 @@
+//! A processor of type `validate`.
+
+use super::mask::path;
+use crate::config::schema::key::{Key, Takes, Variant, filled, like, list_of, patterns, variant as variant_of, word};
+
+pub(super) fn variant() -> Variant {
+    variant_of(["validate"], keys())
+}
+
+fn keys() -> Vec<Key> {
+    let schemas = vec![
+        Key::new(
+            "folder",
+            filled(),
+            "a folder with a JSON Schema a file, `<event type>/<version>.json`; from the pipeline file's own folder on, unless it begins with `/`",
+        )
+        .required(),
+    ];
+    vec![
+        Key::new("id", filled(), "names it in metrics; no two may be written alike").default("validate"),
+        Key::new(
+            "tables",
+            patterns(),
+            "whose events it looks at: outboxes (message prefixes, tables) and ordinary tables. Others pass",
+        )
+        .default_in_words("all"),
+        Key::new(
+            "schemas",
+            Takes::Mapping(schemas),
+            "JSON Schemas that payloads must [match](#validation)",
+        ),
+        Key::new(
+            "event_type",
+            filled(),
+            "the field with the event's type, for `schemas` and `require`",
+        )
+        .default("event_type"),
+        Key::new(
+            "version",
+            filled(),
+            "the field with the version of the payload's schema; with `schemas`",
+        ),
+        Key::new(
+            "default_version",
+            filled(),
+            "the version without that field, or where it is missing or null; with `schemas`",
+        )
+        .default("1.0.0"),
+        Key::new("payload", filled(), "the field with the payload, for `schemas` and `require`").default("payload"),
+        Key::new(
+            "on_missing_schema",
+            word(["reject", "allow"]),
+            "an event for whose type and version there is no schema: `reject`: it is `invalid`; `allow`: it passes; with `schemas`",
+        )
+        .default("reject"),
+        Key::new(
+            "require",
+            list_of("list of requirements", Takes::Mapping(requirement()), 1..=usize::MAX),
+            "what payloads must have",
+        ),
+        Key::new(
+            "require_fields",
+            list_of("list of fields", filled(), 1..=usize::MAX),
+            "fields that each event must have beside its payload: members or columns that are there and not null",
+        ),
+    ]
+}
+
+fn requirement() -> Vec<Key> {
+    vec![
+        Key::new(
+            "event_types",
+            list_of("list of patterns", like("pattern", "."), 1..=usize::MAX),
+            "types of events that it is for",
+        )
+        .default_in_words("all, and events without one"),
+        Key::new(
+            "paths",
+            list_of("list of paths", path(), 1..=usize::MAX),
+            "[paths](#masking) in the payload to what must be there and not be null; with `[*]`, in each item",
+        )
+        .required(),
+    ]
+}
