@@ -12,6 +12,7 @@ mod faults;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use jsonschema::Validator;
 use serde_json::Value;
 
 use super::error::{Outline, Problem};
@@ -53,6 +54,12 @@ struct Schemas {
     version: Option<FieldPath>,
     default_version: String,
     on_missing: OnMissingSchema,
+}
+
+/// An event's own.
+struct Schema<'s> {
+    version: Cow<'s, str>,
+    validator: &'s Validator,
 }
 
 #[derive(Debug)]
@@ -138,7 +145,9 @@ impl Demands {
         if self.schemas.is_none() && self.require.is_empty() {
             return Ok(());
         }
-        if fields.is_withheld(&self.event_type) || fields.is_withheld(&self.payload) {
+        let version = self.schemas.as_ref().and_then(|schemas| schemas.version.as_ref());
+        let mut needed = [&self.event_type, &self.payload].into_iter().chain(version);
+        if needed.any(|path| fields.is_withheld(path)) {
             return Ok(());
         }
         let event_type = field_text(fields, &self.event_type);
@@ -158,8 +167,8 @@ impl Demands {
             });
         }
         match schema {
-            Some((name, validator)) if !validator.is_valid(&value) => Err(Problem::SchemaViolated {
-                schema: name,
+            Some(Schema { version, validator }) if !validator.is_valid(&value) => Err(Problem::SchemaViolated {
+                schema: format!("{}/{version}", event_type.unwrap_or_default()),
                 faults: faults::in_words(validator.iter_errors(&value)),
             }),
             _ => Ok(()),
@@ -181,27 +190,20 @@ impl Demands {
         }
     }
 
-    /// The schema of an event, with its name. None: it need not match any.
-    fn schema(
-        &self,
-        fields: &Fields<'_>,
-        event_type: Option<&str>,
-    ) -> Result<Option<(String, &jsonschema::Validator)>, Problem> {
+    /// The schema of an event. None: it need not match any.
+    fn schema<'s>(&'s self, fields: &Fields<'s>, event_type: Option<&str>) -> Result<Option<Schema<'s>>, Problem> {
         let Some(schemas) = &self.schemas else {
             return Ok(None);
         };
         let version = schemas.version.as_ref().and_then(|path| field_text(fields, path));
-        let version = version.as_deref().unwrap_or(&schemas.default_version);
-        let found = event_type.and_then(|event_type| schemas.known.find(event_type, version));
+        let version = version.unwrap_or(Cow::Borrowed(&schemas.default_version));
+        let found = event_type.and_then(|event_type| schemas.known.find(event_type, &version));
         match (found, schemas.on_missing) {
-            (Some(validator), _) => Ok(Some((
-                format!("{}/{version}", event_type.unwrap_or_default()),
-                validator,
-            ))),
+            (Some(validator), _) => Ok(Some(Schema { version, validator })),
             (None, OnMissingSchema::Allow) => Ok(None),
             (None, OnMissingSchema::Reject) => Err(Problem::NoSchema {
                 event_type: event_type.map_or_else(|| "an event without a type".to_owned(), faults::named),
-                version: faults::cut(version),
+                version: faults::cut(&version),
             }),
         }
     }

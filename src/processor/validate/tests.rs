@@ -135,6 +135,34 @@ fn a_payload_must_match_the_schema_of_its_type_and_version() {
 }
 
 #[test]
+fn a_schema_that_the_log_does_not_tell_is_none_to_match() {
+    let config = pipeline::Validate {
+        schemas: with_schemas(OnMissingSchema::Reject)
+            .schemas
+            .map(|schemas| pipeline::Schemas {
+                version: Some(vec!["version".to_owned()]),
+                ..schemas
+            }),
+        ..validate()
+    };
+    let table = table(
+        "orders",
+        &[
+            ("event_type", ColumnKind::Text),
+            ("version", ColumnKind::Text),
+            ("payload", ColumnKind::Text),
+        ],
+    );
+    for unknown in 0..3 {
+        let mut cells = vec![text("order.created"), text("2"), text("false")];
+        let update = |cells: &Vec<Cell>| row(Selection::Table, Operation::Update, &table, None, Some(cells.clone()));
+        assert!(refusal(&config, update(&cells)).is_some());
+        cells[unknown] = Cell::Unchanged;
+        assert_eq!(refusal(&config, update(&cells)), None, "{unknown}");
+    }
+}
+
+#[test]
 fn an_event_without_a_schema_is_refused_or_passes() {
     let unknown = || {
         [
