@@ -82,7 +82,12 @@ pub(super) fn sink_in(envelope: Envelope) -> pipeline::Kafka {
 pub(super) fn chain(outboxes: Vec<pipeline::Outbox>, sink: &pipeline::Kafka) -> Chain {
     let processors = outboxes.into_iter().map(Box::new).map(pipeline::Processor::Outbox);
     let processors: Vec<_> = processors.collect();
-    Chain::between("pg1", &processors, &pipeline::Sink::Kafka(sink.clone()), None)
+    chain_of(&processors, sink)
+}
+
+/// These processors, before a sink.
+pub(super) fn chain_of(processors: &[pipeline::Processor], sink: &pipeline::Kafka) -> Chain {
+    Chain::between("pg1", processors, &pipeline::Sink::Kafka(sink.clone()), None)
 }
 
 /// One outbox processor before a sink without templates.

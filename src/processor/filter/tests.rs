@@ -5,7 +5,7 @@ use super::*;
 use crate::config::pattern::OutboxPattern;
 use crate::event::{Change, Origin, Oversized};
 use crate::processor::Chain;
-use crate::processor::sample::*;
+use crate::processor::sample::{self, *};
 use crate::row::{ColumnKind, Value};
 
 fn filter() -> pipeline::Filter {
@@ -63,7 +63,7 @@ fn chain_of(config: pipeline::Filter) -> Chain {
         pipeline::Processor::Filter(Box::new(config)),
         pipeline::Processor::Outbox(Box::new(outbox())),
     ];
-    Chain::between("pg1", &processors, &pipeline::Sink::Kafka(sink(Some("t"), None)), None)
+    sample::chain_of(&processors, &sink(Some("t"), None))
 }
 
 fn keeps(config: &pipeline::Filter, event: ChangeEvent) -> bool {

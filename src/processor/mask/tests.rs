@@ -408,7 +408,7 @@ fn chain_of(config: pipeline::Mask, outbox: pipeline::Outbox) -> Chain {
         pipeline::Processor::Mask(Box::new(config)),
         pipeline::Processor::Outbox(Box::new(outbox)),
     ];
-    Chain::between("pg1", &processors, &sink(Some("t"), None))
+    chain_of(&processors, &sink(Some("t"), None))
 }
 
 #[test]

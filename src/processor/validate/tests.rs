@@ -3,8 +3,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::event::{Change, Origin, Oversized, Selection};
+use crate::processor::ErrorKind;
 use crate::processor::sample::*;
-use crate::processor::{Chain, ErrorKind};
 use crate::row::{ColumnKind, Value as Cell};
 
 const ORDER: &str = r##"{
@@ -393,7 +393,7 @@ fn a_refused_event_has_the_outline_of_its_record_and_is_counted() {
         pipeline::Processor::Validate(Box::new(with_schemas(OnMissingSchema::Reject))),
         pipeline::Processor::Outbox(Box::new(outbox())),
     ];
-    let mut chain = Chain::between("pg1", &processors, &sink(None, None));
+    let mut chain = chain_of(&processors, &sink(None, None));
     let text = r#"{"event_type": "order.created", "aggregate_id": "5", "payload": {}}"#;
     let error = chain.process(message(text)).unwrap_err();
     assert_eq!(error.outline.key.as_deref(), Some(&b"5"[..]));
