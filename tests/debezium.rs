@@ -449,6 +449,33 @@ fn rows_at_which_its_task_ends_have_an_outcome() {
     skipped_on_postgres("m04", "unroutable");
 }
 
+/// Its task ends where there is no column of an id.
+#[test]
+fn without_a_column_of_its_own_an_id_is_the_event_s_place() {
+    let case = case("p25");
+    let (bed, mut relay) = on_postgres(&case);
+    relay.start();
+    relay.wait_ready();
+    run_on_postgres(&bed, &case.sql);
+    relay.wait_published(1);
+    let mut reader = bed.reader(&["outbox.event.p25.order"]);
+    let record = &reader.exactly(1)[0];
+    assert_eq!(
+        (record.key_text(), record.value.as_deref()),
+        (Some("42"), Some(&b"x"[..]))
+    );
+    let [(name, Some(id))] = &record.headers[..] else {
+        panic!("one header: {:?}", record.headers)
+    };
+    // An event of one transaction by itself: the end of its commit, and the change's place.
+    let id = std::str::from_utf8(id).expect("text");
+    let digits = |part: &str| part.chars().all(|digit| digit.is_ascii_hexdigit() || digit == '/');
+    assert!(
+        name == "id" && id.split('-').count() == 3 && id.split('-').all(digits),
+        "{id}"
+    );
+}
+
 /// The processor of docs/migrate-from-debezium.md.
 #[test]
 fn the_guide_s_example_runs() {

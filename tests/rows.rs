@@ -440,3 +440,57 @@ fn names_that_need_quotes_work_everywhere() {
     );
     assert_eq!(envelope["source"]["table"], r#"T "1" ä"#);
 }
+
+/// Servers before 18 never send them; from then on the publication says so.
+#[test]
+fn a_generated_column_is_there_where_the_publication_has_it() {
+    let bed = TestBed::new();
+    let mut app = bed.app();
+    app.batch_execute(
+        "CREATE TABLE orders (id INT PRIMARY KEY, net INT, gross INT GENERATED ALWAYS AS (net * 2) STORED, note TEXT)",
+    )
+    .unwrap();
+    let mut relay = bed.relay(
+        "
+apiVersion: tailpost/v1
+kind: Pipeline
+metadata: {name: <name>}
+spec:
+  source: {type: postgres, config: {<source>, tables: [public.orders]}}
+  sinks: [{type: kafka, config: {id: k1, brokers: '<brokers>', topic: '<topic>'}}]
+",
+    );
+    relay.start();
+    relay.wait_ready();
+    app.batch_execute("INSERT INTO orders VALUES (1, 50, DEFAULT, 'a')")
+        .unwrap();
+    relay.wait_published(1);
+    let version: i32 = app
+        .query_one("SELECT current_setting('server_version_num')::int", &[])
+        .unwrap()
+        .get(0);
+    let mut gross = None;
+    if version >= 180_000 {
+        let publish = format!(
+            "ALTER PUBLICATION {} SET (publish_generated_columns = stored)",
+            bed.publication
+        );
+        bed.admin().batch_execute(&publish).unwrap();
+        gross = Some(120);
+    }
+    app.batch_execute("INSERT INTO orders VALUES (2, 60, DEFAULT, 'b')")
+        .unwrap();
+    relay.wait_published(2);
+    let mut reader = bed.reader(&["events"]);
+    let rows: Vec<Value> = reader
+        .exactly(2)
+        .iter()
+        .map(|record| serde_json::from_slice::<Value>(record.value.as_ref().unwrap()).unwrap()["after"].take())
+        .collect();
+    assert_eq!(rows[0], json!({"id": 1, "net": 50, "note": "a"}));
+    let mut expected = json!({"id": 2, "net": 60, "note": "b"});
+    if let Some(gross) = gross {
+        expected["gross"] = gross.into();
+    }
+    assert_eq!(rows[1], expected);
+}
