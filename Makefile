@@ -44,6 +44,7 @@ TEST_THREADS ?= 4
 # The demo runs what the tests ran. A build by itself would be another one: what tests depend on turns on features, of the
 # crate itself (failpoints) and of others.
 servers-test:
+	@tools/setup.sh chromium
 	$(TEST) --test main -- --test-threads $(TEST_THREADS)
 	@set -e; target=$$(cargo metadata --format-version 1 --no-deps $(LOCKED) | sed 's/.*"target_directory":"\([^"]*\)".*/\1/'); \
 	for db in postgres mysql; do $(MAKE) --no-print-directory demo DB=$$db TAILPOST="$$target/debug/tailpost"; done

@@ -33,7 +33,41 @@ pub struct LogPlace {
     pub offset: u64,
 }
 
+/// The same place as the database writes it: an LSN, or a binlog's file and offset. Cheap to clone, unlike a position.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ShownPlace {
+    Lsn(Lsn),
+    Binlog(BinlogPlace),
+}
+
+impl ShownPlace {
+    /// Comparable with the log's end.
+    pub fn log_place(&self) -> LogPlace {
+        match self {
+            Self::Lsn(lsn) => LogPlace { file: 0, offset: lsn.0 },
+            Self::Binlog(place) => place.log_place(),
+        }
+    }
+}
+
+impl fmt::Display for ShownPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lsn(lsn) => lsn.fmt(f),
+            Self::Binlog(place) => place.fmt(f),
+        }
+    }
+}
+
 impl Position {
+    /// Where it is in the log.
+    pub fn place(&self) -> ShownPlace {
+        match self {
+            Self::Postgres(position) => ShownPlace::Lsn(position.base),
+            Self::Mysql(position) => ShownPlace::Binlog(position.place.clone()),
+        }
+    }
+
     /// Comparable with the log's end.
     pub fn log_place(&self) -> LogPlace {
         match self {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what this machine lacks to build and test tailpost; quick and silent when all is there.
 #
-#   tools/setup.sh [PART...]        parts: build, rust, postgres, mysql, kafka (default: all of them); valgrind
+#   tools/setup.sh [PART...]        parts: build, rust, postgres, mysql, kafka, chromium (default: all of them); valgrind
 #   tools/setup.sh package NAME...  one more Debian package, for the scripts beside this one
 #   tools/setup.sh toolchain        prints the rustup toolchain to use, if it is not the pinned one by its own name
 #
@@ -62,6 +62,10 @@ kafka() {
   have mvn || need maven "fetches the Kafka broker of the tests"
 }
 
+chromium() {
+  type -P chromium >/dev/null || need chromium "shows the page of \`tailpost run\` in a test"
+}
+
 valgrind() {
   type -P valgrind >/dev/null || need valgrind "counts instructions, for bench-micro"
 }
@@ -87,10 +91,10 @@ case ${1:-} in
   toolchain) toolchain; exit ;;
   package) shift; for p; do need "$p" "asked for"; done ;;
   *)
-    [ $# -gt 0 ] || set -- rust build postgres mysql kafka
+    [ $# -gt 0 ] || set -- rust build postgres mysql kafka chromium
     for part; do
       case $part in
-        rust | build | postgres | mysql | kafka | valgrind) "$part" ;;
+        rust | build | postgres | mysql | kafka | chromium | valgrind) "$part" ;;
         *) sed -n '2,/^set -/p' "$0" | sed '$d; s/^# \{0,1\}//'; exit 2 ;;
       esac
     done ;;

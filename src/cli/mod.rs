@@ -4,11 +4,14 @@
 //! or usage.
 
 mod check;
+mod client;
 mod convert;
 mod demo;
+mod pause;
 mod position;
 mod run;
 mod schema;
+mod status;
 mod validate;
 
 use std::path::PathBuf;
@@ -17,6 +20,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::config::{self, Loaded, ProcessEnvironment};
+
+use pause::Hold;
 
 const SUCCESS: ExitCode = ExitCode::SUCCESS;
 const FAILURE: u8 = 1;
@@ -51,6 +56,18 @@ enum Command {
         after_help = "Example:\n  tailpost check pipelines/orders-postgres.yaml\n\nExit code 0: the pipelines can run; 1: something is in the way; 2: bad configuration."
     )]
     Check(check::CheckArguments),
+    /// Show how the pipelines of a running process stand.
+    #[command(
+        after_help = "Example:\n  tailpost status --http 10.0.0.5:9095\n\nExit code 0: each pipeline is ready; 1: one is not, or nothing answers."
+    )]
+    Status(status::StatusArguments),
+    /// Hold pipelines of a running process back: they keep their place in the log, and publish nothing.
+    #[command(
+        after_help = "Example:\n  tailpost pause order-events\n\nWhat is in flight is settled and saved. A pause ends with `tailpost resume`, or with the process."
+    )]
+    Pause(pause::PauseArguments),
+    /// Let pipelines that are held back go on.
+    Resume(pause::PauseArguments),
     /// Print the JSON Schema of pipeline files, with which editors complete and check them.
     #[command(
         after_help = "Example:\n  tailpost schema > tailpost.schema.json\n\nThen, as the first line of a pipeline file:\n  # yaml-language-server: $schema=tailpost.schema.json"
@@ -85,6 +102,9 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments),
         Command::Validate(arguments) => validate::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Status(arguments) => status::run(arguments),
+        Command::Pause(arguments) => pause::run(&arguments, Hold::Pause),
+        Command::Resume(arguments) => pause::run(&arguments, Hold::Resume),
         Command::Schema => schema::run(),
         Command::Position(arguments) => position::run(arguments),
         Command::Convert(arguments) => convert::run(&arguments),

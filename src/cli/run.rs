@@ -7,16 +7,23 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
+use secrecy::SecretString;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Loaded;
+use crate::config::quantity::{self, parse_duration, parse_size};
 use crate::relay::supervise::{self, PipelineError, RunOptions};
 use crate::source::OperatorWord;
+use crate::telemetry::error_chain;
+use crate::telemetry::http::{self, Access, Endpoints};
 use crate::telemetry::logs::{self, LogFormat};
+use crate::telemetry::metrics::Prefix;
+use crate::telemetry::report::MaxLag;
 use crate::telemetry::status::PipelineStatus;
-use crate::telemetry::{error_chain, http};
+
+use super::client::parse_token;
 
 #[derive(Debug, Args)]
 pub(super) struct RunArguments {
@@ -26,9 +33,19 @@ pub(super) struct RunArguments {
     /// Where checkpoints are kept.
     #[arg(long, value_name = "DIR", default_value = "./data")]
     state_dir: PathBuf,
-    /// Address of /metrics, /healthz, /readyz and /status, or off.
+    /// Address of the page, /status, /metrics, /healthz and /readyz, or off.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9095")]
     http: HttpAddress,
+    /// Whoever sends it may pause and resume pipelines, from any machine; without one, only this machine may.
+    #[arg(long, value_name = "TOKEN", env = "TAILPOST_HTTP_TOKEN", hide_env_values = true, value_parser = parse_token)]
+    http_token: Option<SecretString>,
+    /// What the names of all metrics begin with.
+    #[arg(long, value_name = "NAME", default_value = "tailpost")]
+    metrics_prefix: Prefix,
+    /// How far behind a pipeline may be and be ready: a size of log, such as 64MiB, or an age of its oldest unpublished event,
+    /// such as 5m; by default as far as it likes.
+    #[arg(long, value_name = "LAG", value_parser = max_lag)]
+    ready_max_lag: Option<MaxLag>,
     /// Stop when the log's end, as it is at the start, is reached.
     #[arg(long)]
     once: bool,
@@ -57,6 +74,12 @@ impl FromStr for HttpAddress {
         let parsed = text.parse().map(|address| Self(Some(address)));
         parsed.map_err(|_| "expected an address such as 127.0.0.1:9095, or off".to_owned())
     }
+}
+
+fn max_lag(text: &str) -> Result<MaxLag, String> {
+    let age = parse_duration(text).map(|age| MaxLag::Seconds(age.as_secs_f64()));
+    let lag = age.or_else(|| parse_size(text).map(MaxLag::Bytes));
+    lag.ok_or_else(|| format!("expected {}, or {}", quantity::SIZE, quantity::DURATION))
 }
 
 pub(super) fn run(arguments: RunArguments) -> ExitCode {
@@ -94,7 +117,15 @@ async fn run_all(arguments: RunArguments, loaded: Vec<Loaded>) -> ExitCode {
     if let HttpAddress(Some(address)) = arguments.http {
         match http::listen(address).await {
             Ok(listener) => {
-                endpoints = Some(tokio::spawn(http::serve(listener, statuses.clone(), stop_http.clone())));
+                let shown = Endpoints {
+                    pipelines: statuses.clone(),
+                    metrics_prefix: arguments.metrics_prefix,
+                    max_lag: arguments.ready_max_lag,
+                    access: Access {
+                        token: arguments.http_token,
+                    },
+                };
+                endpoints = Some(tokio::spawn(http::serve(listener, shown, stop_http.clone())));
             }
             Err(error) => {
                 tracing::error!(error = %error_chain(&error), "start the HTTP endpoints");

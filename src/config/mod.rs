@@ -21,7 +21,7 @@ pub mod pattern;
 pub mod payload_schemas;
 pub mod pipeline;
 mod placeholder;
-mod quantity;
+pub(crate) mod quantity;
 mod reader;
 pub mod route;
 mod schema;
@@ -87,9 +87,28 @@ impl Loaded {
 /// # Errors
 /// Every violation of the file, or that it cannot be read at all.
 pub fn load(path: &Path, environment: &impl Environment) -> Result<Loaded, ConfigError> {
+    load_text(path, &read_text(path)?, environment)
+}
+
+fn read_text(path: &Path) -> Result<String, ConfigError> {
     let bytes = read_file(path).map_err(|err| ConfigError::of_path(path, Problem::Unreadable { kind: err.kind() }))?;
-    let text = String::from_utf8(bytes).map_err(|_| ConfigError::of_path(path, Problem::NotUtf8))?;
-    load_text(path, &text, environment)
+    String::from_utf8(bytes).map_err(|_| ConfigError::of_path(path, Problem::NotUtf8))
+}
+
+/// Some editors begin a file with this mark; the library takes it for text.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+fn parse(path: &Path, text: &str) -> Result<document::Node, ConfigError> {
+    document::parse(text).map_err(|unreadable| {
+        let mut error = ConfigError::of_path(path, unreadable.problem);
+        error
+            .violations
+            .iter_mut()
+            .for_each(|violation| violation.place = unreadable.place);
+        error
+    })
 }
 
 /// Reads pipeline files, and of each folder those that end in `.yaml` or `.yml`, in the order of their names, hidden ones and
@@ -225,16 +244,8 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn load_text(path: &Path, text: &str, environment: &impl Environment) -> Result<Loaded, ConfigError> {
-    // Some editors begin a file with this mark; the library takes it for text.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let root = document::parse(text).map_err(|unreadable| {
-        let mut error = ConfigError::of_path(path, unreadable.problem);
-        error
-            .violations
-            .iter_mut()
-            .for_each(|violation| violation.place = unreadable.place);
-        error
-    })?;
+    let text = without_mark(text);
+    let root = parse(path, text)?;
     let mut reader = Reader::new(environment);
     reader.folder = path.parent().unwrap_or(Path::new(""));
     let named = file::read(&mut reader, &root);

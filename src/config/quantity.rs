@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-pub(super) const DURATION: &str = "a duration such as 250ms, 30s, 5m, 1h or 30d";
-pub(super) const SIZE: &str = "a size such as 64KiB, 32MiB, 10MB or a number of bytes";
+pub(crate) const DURATION: &str = "a duration such as 250ms, 30s, 5m, 1h or 30d";
+pub(crate) const SIZE: &str = "a size such as 64KiB, 32MiB, 10MB or a number of bytes";
 
 /// A whole number and a unit of time, without a blank between them.
-pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let millis = match unit {
         "ms" => 1,
@@ -20,7 +20,7 @@ pub(super) fn parse_duration(text: &str) -> Option<Duration> {
 }
 
 /// A whole number of bytes, or of a binary (KiB, MiB, GiB) or decimal (KB, MB, GB) unit, without a blank between them.
-pub(super) fn parse_size(text: &str) -> Option<u64> {
+pub(crate) fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = split(text)?;
     let bytes = match unit {
         "" | "B" => 1,
@@ -36,7 +36,7 @@ pub(super) fn parse_size(text: &str) -> Option<u64> {
 }
 
 /// A size as a person would write it.
-pub(super) fn show_size(bytes: u64) -> String {
+pub(crate) fn show_size(bytes: u64) -> String {
     for (unit, size) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
         if bytes >= size && bytes.is_multiple_of(size) {
             return format!("{}{unit}", bytes / size);
@@ -46,7 +46,7 @@ pub(super) fn show_size(bytes: u64) -> String {
 }
 
 /// A duration as a person would write it.
-pub(super) fn show_duration(duration: Duration) -> String {
+pub(crate) fn show_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     for (unit, size) in [("h", 3_600_000), ("m", 60_000), ("s", 1000)] {
         if millis >= size && millis.is_multiple_of(size) {

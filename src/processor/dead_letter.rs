@@ -73,6 +73,14 @@ pub enum DeadLetterReason {
 }
 
 impl DeadLetterReason {
+    pub const ALL: [Self; 5] = [
+        Self::PoisonMessage,
+        Self::SchemaValidationFailed,
+        Self::PermanentFailure,
+        Self::MaxRetriesExceeded,
+        Self::ProcessingTimeout,
+    ];
+
     /// Of a record that the target does not take.
     pub fn of_delivery(error: &DeliveryError) -> Self {
         match error.kind {

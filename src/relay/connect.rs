@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use crate::config::Restart;
 use crate::source::{LogChannel, OperatorWord, Recovery, SourceError, SourceOptions};
 use crate::telemetry::error_chain;
-use crate::telemetry::status::{PipelineStatus, State};
+use crate::telemetry::status::{Part, PipelineStatus, State};
 
 use super::backoff::Backoff;
 use super::parts::Parts;
@@ -71,7 +71,7 @@ impl<P: Parts> Connector<P> {
                 end => return (end, self.word),
             };
             // A connection that ends as soon as it is made must not be made again at once, over and over.
-            if self.status.snapshot().state == State::Streaming && begun.elapsed() >= LASTING {
+            if self.status.state() == State::Streaming && begun.elapsed() >= LASTING {
                 backoff.reset();
             }
             let reason = error_chain(&error);
@@ -83,7 +83,7 @@ impl<P: Parts> Connector<P> {
             if error.recovery() == Recovery::StandBy {
                 stand_by(&self.status, reason);
             } else {
-                say_again(&self.status, "source", &reason, wait);
+                say_again(&self.status, Part::Source, &reason, wait);
             }
             tokio::select! {
                 biased; // a stop ends the wait
@@ -97,7 +97,7 @@ impl<P: Parts> Connector<P> {
 /// Enters the state of an instance that waits for another's end, and says so once.
 pub(super) fn stand_by(status: &PipelineStatus, reason: String) {
     let state = State::StandBy { reason };
-    if status.snapshot().state != state
+    if status.state() != state
         && let State::StandBy { reason } = &state
     {
         tracing::warn!(reason, "standing by");
@@ -106,9 +106,11 @@ pub(super) fn stand_by(status: &PipelineStatus, reason: String) {
 }
 
 /// Counts a restart, and says its reason once.
-pub(super) fn say_again(status: &PipelineStatus, what: &'static str, reason: &str, wait: Duration) {
+pub(super) fn say_again(status: &PipelineStatus, part: Part, reason: &str, wait: Duration) {
+    let what = part.name();
+    status.retry(part, wait);
     status.count(|totals| totals.restarts += 1);
-    let news = status.snapshot().state
+    let news = status.state()
         != State::Waiting {
             reason: reason.to_owned(),
         };

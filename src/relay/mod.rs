@@ -146,6 +146,10 @@ pub struct Relay<S> {
     overtakable: bool,
     /// Where events in flight stand, of a sink that refuses them one by one.
     origins: Option<Origins>,
+    /// Whether an operator holds it back.
+    pauses: watch::Receiver<bool>,
+    /// Held back, with a place to go on from behind what was sent of the batch at hand.
+    rests: bool,
 }
 
 /// A record that is to be sent next, with what the ledger needs of its event.
@@ -222,6 +226,7 @@ impl<S: Sink> Relay<S> {
         let uncommitted = sink
             .commits_within()
             .map(|limit| Uncommitted::new(delivery.transaction_interval, limit));
+        let pauses = status.pauses();
         Self {
             chain,
             dead_letters,
@@ -247,6 +252,8 @@ impl<S: Sink> Relay<S> {
             more_follows: false,
             seen: Instant::now(),
             overtakable,
+            pauses,
+            rests: false,
         }
     }
 
@@ -277,20 +284,29 @@ impl<S: Sink> Relay<S> {
                     unsettled: self.unsettled(),
                 };
             }
-            if self.work() {
+            let paused = *self.pauses.borrow_and_update();
+            if paused {
+                self.rest();
+            } else if self.work() {
                 // Acks and the stop get their turn between turns of work.
                 tokio::task::yield_now().await;
                 continue;
             }
-            if !self.may_linger() {
+            if paused || !self.may_linger() {
                 self.sink.hurry();
             }
-            let ending = source_ended || deadline.is_some();
+            // What was sent is settled at an end as in a pause, without more that it could wait for.
+            let ending = paused || source_ended || deadline.is_some();
             let commit = self.commit_at(ending, batches.is_empty());
             if commit.is_some_and(|at| at <= Instant::now()) && self.commit() {
                 continue;
             }
-            let idle = self.batch.is_none() && self.ledger.is_empty() && self.nothing_uncommitted();
+            let at_rest = self.ledger.is_empty() && self.nothing_uncommitted();
+            let idle = self.batch.is_none() && at_rest;
+            // What was not taken is read again at the next start.
+            if at_rest && paused && stop.is_cancelled() {
+                break End::Drained;
+            }
             if idle && (source_ended || self.halted.is_some()) {
                 break End::Drained;
             }
@@ -299,7 +315,7 @@ impl<S: Sink> Relay<S> {
                 deadline = Some(Instant::now() + self.delivery.drain_timeout);
             }
             let (drain, decide) = (deadline, self.failures.decide_at);
-            let wanted = self.batch.is_none() && self.halted.is_none() && !source_ended;
+            let wanted = self.batch.is_none() && self.halted.is_none() && !source_ended && !paused;
             tokio::select! {
                 biased; // acks make room before more is taken
                 () = self.ledger.changed() => {}
@@ -329,6 +345,7 @@ impl<S: Sink> Relay<S> {
                     Err(error) => break self.sink_failed(error, 0, None),
                 },
                 () = stop.cancelled(), if deadline.is_none() => {}
+                Ok(()) = self.pauses.changed() => {}
                 () = abandon.cancelled() => {}
                 () = until(commit), if commit.is_some() => {}
                 () = sleep_until(self.seen + HEARTBEAT) => {}
@@ -365,8 +382,12 @@ impl<S: Sink> Relay<S> {
         }
         let waiting_us = self.parked.as_ref().map(|parked| parked.commit_time_us);
         let waiting_us = waiting_us.or(self.events.front().map(|event| event.commit_time_us));
-        self.status
-            .in_flight(self.ledger.byte_count(), self.ledger.oldest_us().or(waiting_us));
+        let records = self.ledger.event_count() as u64;
+        self.status.in_flight(
+            records,
+            self.ledger.byte_count(),
+            self.ledger.oldest_us().or(waiting_us),
+        );
         self.gather_failures();
         let decide_at = self.failures.decide_at?;
         // Each of the rest can still be the one that names the culprit.
@@ -460,6 +481,7 @@ impl<S: Sink> Relay<S> {
         let again = received.min(self.counted);
         self.counted -= again;
         self.status.count(|totals| totals.received += received - again);
+        self.status.taken(&batch.end);
         self.more_follows = batch.more_follows;
         self.events = batch.events.into();
         self.batch = Some(BatchRest {
@@ -470,8 +492,38 @@ impl<S: Sink> Relay<S> {
         });
     }
 
+    /// Takes nothing more. What was sent of the batch at hand is to be settled and saved, so a place to go on from lies behind
+    /// it; a sink that commits has that in its commit.
+    fn rest(&mut self) {
+        if mem::replace(&mut self.rests, true) {
+            return;
+        }
+        let in_flight = self.ledger.event_count();
+        tracing::info!(in_flight, "paused; what is in flight is waited for and saved");
+        if self.uncommitted.is_none()
+            && let Some((position, skipped)) = self.inside()
+        {
+            self.ledger.boundary(position, skipped);
+        }
+    }
+
+    /// The place behind what was sent or skipped of the batch at hand, if any of it was. A life that begins there does not see
+    /// again what was skipped before, so that is counted with it.
+    fn inside(&mut self) -> Option<(Position, SkipCounts)> {
+        let batch = self.batch.as_mut()?;
+        let handled = match self.parked {
+            Some(_) => &batch.before,
+            None => &batch.at,
+        };
+        let position = batch.end.after(handled.as_ref()?);
+        Some((position, mem::take(&mut batch.skipped)))
+    }
+
     /// Handles events while there is room. True: there is more to do at once.
     fn work(&mut self) -> bool {
+        if mem::take(&mut self.rests) {
+            tracing::info!("resumed");
+        }
         if self.failures.decide_at.is_some() {
             return false;
         }
@@ -627,19 +679,15 @@ impl<S: Sink> Relay<S> {
 
     /// Begins to commit what was taken, and the position behind it. False: there is no position yet.
     fn commit(&mut self) -> bool {
-        let Some(uncommitted) = &mut self.uncommitted else {
+        if self.uncommitted.is_none() {
             return false;
-        };
-        // A life that begins inside the batch does not see again what was skipped before, so that is counted here.
-        let inside = self.batch.as_mut().and_then(|batch| {
-            let handled = match self.parked {
-                Some(_) => &batch.before,
-                None => &batch.at,
-            };
-            let position = batch.end.after(handled.as_ref()?);
-            Some((position, mem::take(&mut batch.skipped)))
-        });
-        let Some((position, skipped)) = uncommitted.take(inside) else {
+        }
+        let inside = self.inside();
+        let taken = self
+            .uncommitted
+            .as_mut()
+            .and_then(|uncommitted| uncommitted.take(inside));
+        let Some((position, skipped)) = taken else {
             return false;
         };
         failpoint::hit("before_commit");

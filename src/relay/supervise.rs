@@ -25,7 +25,7 @@ use crate::processor::{Chain, DeadLetters};
 use crate::sink::{Sink, SinkError};
 use crate::source::{Answer, BatchSender, Claim, LogChannel, OperatorWord, Question, SourceError};
 use crate::telemetry::error_chain;
-use crate::telemetry::status::{PipelineStatus, SourceView, State};
+use crate::telemetry::status::{Part, PipelineStatus, SourceView, State};
 
 use super::backoff::Backoff;
 use super::connect::{Connector, say_again, stand_by};
@@ -166,11 +166,11 @@ impl LifeError {
         }
     }
 
-    fn part(&self) -> &'static str {
+    fn part(&self) -> Part {
         match self {
-            Self::Sink(_) => "sink",
-            Self::Checkpoint(_) => "checkpoint store",
-            Self::Source(_) | Self::Suspended { .. } => "pipeline",
+            Self::Sink(_) => Part::Sink,
+            Self::Checkpoint(_) => Part::Checkpoint,
+            Self::Source(_) | Self::Suspended { .. } => Part::Pipeline,
         }
     }
 }
@@ -293,8 +293,9 @@ impl<P: Parts> Supervisor<P> {
                 (Claim::Ask(question), Some(answer))
             }
         };
+        self.status.begins(from.as_ref());
         let log = LogChannel {
-            batches: BatchSender::new(batch_sender, from.clone()),
+            batches: BatchSender::new(batch_sender, from.clone()).told_to(Arc::clone(&self.status)),
             confirmed,
             stop: stop.clone(),
             claim,
@@ -479,6 +480,8 @@ impl<P: Parts> Supervisor<P> {
             tracing::info!("the commit whose outcome was not known has gone through");
             self.status.settled(&unsettled.progress());
         }
+        // Before the source can hand anything over.
+        self.status.begins(from.as_ref());
         answer.give(from.clone());
         Claimed::From(from)
     }

@@ -696,3 +696,70 @@ async fn a_culprit_that_was_not_come_to_is_left_to_the_next_life_again() {
     };
     assert_eq!(culprit, Some(known));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_settles_what_was_sent_of_a_batch_and_takes_nothing_more() {
+    let mut bench = start(
+        "",
+        0,
+        Script {
+            not_ready: vec!["3".to_owned()],
+            ..Script::default()
+        },
+    );
+    bench.give(batch(1..=4, None)).await;
+    assert_eq!(bench.sent(2).await, ["1", "2"]);
+    assert!(bench.status.pause(true));
+    bench.give(batch(5..=6, None)).await;
+    for seq in [0, 1] {
+        bench.acks.acked(Seq(seq));
+    }
+    assert_eq!(
+        bench.acked_change().await,
+        Some(2),
+        "the place behind what was sent is saved"
+    );
+    // Whatever the relay does by itself.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(bench.sent(2).await, ["1", "2"]);
+    bench.sink.0.lock().unwrap().ready.push_back(Ok(()));
+    assert!(bench.status.pause(false));
+    assert_eq!(
+        bench.sent(6).await,
+        ["1", "2", "3", "4", "5", "6"],
+        "nothing is lost or doubled"
+    );
+    for seq in 2..6 {
+        bench.acks.acked(Seq(seq));
+    }
+    bench.batches.take();
+    assert!(matches!(bench.relay.await.unwrap(), End::Drained));
+    let totals = bench.status.snapshot().totals;
+    assert_eq!((totals.received, totals.published, totals.in_flight()), (6, 6, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_in_a_pause_ends_at_once_when_what_was_sent_is_settled() {
+    let mut bench = start("", 0, Script::default());
+    bench.status.pause(true);
+    bench.give(batch(1..=3, None)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(bench.sent(0).await, [""; 0]);
+    bench.status.pause(false);
+    bench.sent(3).await;
+    bench.status.pause(true);
+    bench.give(batch(4..=5, None)).await;
+    bench.stop.cancel();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!bench.relay.is_finished(), "what was sent is waited for");
+    for seq in 0..3 {
+        bench.acks.acked(Seq(seq));
+    }
+    bench.acked.changed().await.unwrap();
+    assert!(matches!(bench.relay.await.unwrap(), End::Drained));
+    assert_eq!(
+        bench.sink.0.lock().unwrap().sent.len(),
+        3,
+        "the rest is read again at the next start"
+    );
+}

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::event::ChangeEvent;
 use crate::position::Position;
 use crate::skip::SkipCounts;
-use crate::telemetry::status::SourceView;
+use crate::telemetry::status::{PipelineStatus, SourceView};
 
 pub use crate::tls::TlsSetupError;
 pub use mysql::MysqlError;
@@ -152,6 +152,7 @@ impl Answer {
 pub struct BatchSender {
     sender: Option<mpsc::Sender<LogBatch>>,
     last: Option<Position>,
+    status: Option<Arc<PipelineStatus>>,
 }
 
 impl BatchSender {
@@ -160,7 +161,14 @@ impl BatchSender {
         Self {
             sender: Some(sender),
             last: from,
+            status: None,
         }
+    }
+
+    /// Tells what is handed over.
+    pub fn told_to(mut self, status: Arc<PipelineStatus>) -> Self {
+        self.status = Some(status);
+        self
     }
 
     /// Waits for room and hands the batch over. Cancel safe: until then it stays where it is.
@@ -180,6 +188,10 @@ impl BatchSender {
         }
         if let (Ok(room), Some(batch)) = (room, batch.take()) {
             self.last = Some(batch.end.clone());
+            // Before the relay can say that it took it.
+            if let Some(status) = &self.status {
+                status.read(&batch);
+            }
             room.send(batch);
         }
     }

@@ -1,23 +1,36 @@
-//! The HTTP endpoints: `/metrics`, `/healthz`, `/readyz` and `/status`.
+//! The HTTP endpoints: the page at `/`, `/status`, `/metrics`, `/healthz`, `/readyz`, and what holds pipelines back.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
-use axum::extract::State as Shared;
-use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
-use axum::routing::get;
+use axum::extract::{ConnectInfo, Path, State as Shared};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{get, post};
 use axum::{Json, Router};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::metrics;
+use super::metrics::{self, Prefix};
+use super::page;
+use super::report::{MaxLag, Report};
 use super::status::PipelineStatus;
 
-type Pipelines = Arc<Vec<Arc<PipelineStatus>>>;
+pub use super::control::{Access, REQUEST_HEADER};
+
+/// What the endpoints show, and to whom they listen.
+#[derive(Debug)]
+pub struct Endpoints {
+    pub pipelines: Vec<Arc<PipelineStatus>>,
+    pub metrics_prefix: Prefix,
+    /// None: however far behind it is, a pipeline is ready.
+    pub max_lag: Option<MaxLag>,
+    pub access: Access,
+}
+
+type SharedEndpoints = Shared<Arc<Endpoints>>;
 
 /// What keeps the endpoints from being served.
 #[derive(Debug, thiserror::Error)]
@@ -38,14 +51,20 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, HttpError> {
 }
 
 /// Answers until cancelled.
-pub async fn serve(listener: TcpListener, pipelines: Vec<Arc<PipelineStatus>>, stop: CancellationToken) {
+pub async fn serve(listener: TcpListener, endpoints: Endpoints, stop: CancellationToken) {
     let router = Router::new()
+        .route("/", get(page))
         .route("/metrics", get(metrics_text))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/status", get(status))
-        .with_state(Arc::new(pipelines));
-    let served = axum::serve(listener, router)
+        .route("/pipelines/pause", post(pause_all))
+        .route("/pipelines/resume", post(resume_all))
+        .route("/pipelines/{name}/pause", post(pause))
+        .route("/pipelines/{name}/resume", post(resume))
+        .with_state(Arc::new(endpoints));
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
+    let served = axum::serve(listener, service)
         .with_graceful_shutdown(stop.cancelled_owned())
         .await;
     if let Err(error) = served {
@@ -53,22 +72,37 @@ pub async fn serve(listener: TcpListener, pipelines: Vec<Arc<PipelineStatus>>, s
     }
 }
 
-async fn metrics_text(Shared(pipelines): Shared<Pipelines>) -> impl IntoResponse {
+impl Endpoints {
+    fn report(&self) -> Report {
+        Report::of(self.pipelines.iter().map(Arc::as_ref), self.max_lag)
+    }
+}
+
+async fn page(Shared(endpoints): SharedEndpoints) -> impl IntoResponse {
+    // Nothing from elsewhere, no scripts, and in no frame of another page.
+    const POLICY: &str =
+        "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+    let headers = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, Html(page::render(&endpoints.report())))
+}
+
+async fn metrics_text(Shared(endpoints): SharedEndpoints) -> impl IntoResponse {
     const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics::render(&pipelines))
+    let text = metrics::render(&endpoints.pipelines, &endpoints.metrics_prefix);
+    ([(header::CONTENT_TYPE, OPEN_METRICS)], text)
 }
 
 /// 200 while every pipeline streams; else 503 with a line for each that does not.
-async fn ready(Shared(pipelines): Shared<Pipelines>) -> impl IntoResponse {
-    let reasons: String = pipelines
+async fn ready(Shared(endpoints): SharedEndpoints) -> impl IntoResponse {
+    let report = endpoints.report();
+    let reasons: String = report
+        .pipelines
         .iter()
-        .filter_map(|status| {
-            status
-                .snapshot()
-                .ready
-                .err()
-                .map(|reason| format!("{}: {reason}\n", status.name))
-        })
+        .filter_map(|one| Some(format!("{}: {}\n", one.name, one.not_ready_because.as_ref()?)))
         .collect();
     if reasons.is_empty() {
         (StatusCode::OK, "ready\n".to_owned())
@@ -77,44 +111,78 @@ async fn ready(Shared(pipelines): Shared<Pipelines>) -> impl IntoResponse {
     }
 }
 
-async fn status(Shared(pipelines): Shared<Pipelines>) -> Json<Value> {
-    Json(json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "pipelines": pipelines.iter().map(|status| pipeline(status)).collect::<Vec<_>>(),
-    }))
+async fn status(Shared(endpoints): SharedEndpoints) -> Json<Report> {
+    Json(endpoints.report())
 }
 
-fn pipeline(status: &PipelineStatus) -> Value {
-    let s = status.snapshot();
-    let skipped: serde_json::Map<String, Value> = s
-        .totals
-        .skipped
-        .iter()
-        .map(|(reason, count)| (reason.label().to_owned(), count.into()))
-        .collect();
-    json!({
-        "name": status.name,
-        "tenant": status.tenant,
-        "labels": status.labels,
-        "source": s.state,
-        "since": s.since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
-        "ready": s.ready.is_ok(),
-        "not_ready_because": s.ready.err(),
-        "last_error": s.last_error,
-        "events": {
-            "received": s.totals.received,
-            "published": s.totals.published,
-            "skipped": skipped,
-            "dead_lettered": s.totals.dead_lettered,
-            "in_flight": s.totals.in_flight(),
-            "failed_deliveries": s.totals.failed,
-        },
-        "in_flight_bytes": s.in_flight_bytes,
-        "lag_bytes": s.lag_bytes,
-        "lag_seconds": s.lag_seconds,
-        "saved_position": s.saved.map(|position| position.to_string()),
-        "checkpoint_age_seconds": s.checkpoint_age_seconds,
-        "restarts": s.totals.restarts,
-        "accepted_gaps": s.totals.accepted_gaps,
-    })
+/// What became of a pause or of its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paused {
+    pub pipelines: Vec<String>,
+    pub paused: bool,
+}
+
+async fn pause_all(
+    endpoints: SharedEndpoints,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+) -> Response {
+    hold(&endpoints, peer, &headers, None, true)
+}
+
+async fn resume_all(
+    endpoints: SharedEndpoints,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+) -> Response {
+    hold(&endpoints, peer, &headers, None, false)
+}
+
+async fn pause(
+    endpoints: SharedEndpoints,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    hold(&endpoints, peer, &headers, Some(&name), true)
+}
+
+async fn resume(
+    endpoints: SharedEndpoints,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Response {
+    hold(&endpoints, peer, &headers, Some(&name), false)
+}
+
+/// Holds one pipeline, or each that has not ended, back, or lets it go on.
+fn hold(endpoints: &Endpoints, peer: SocketAddr, headers: &HeaderMap, name: Option<&str>, paused: bool) -> Response {
+    if let Err(denied) = endpoints.access.admit(peer, headers) {
+        return (denied.code, denied.text).into_response();
+    }
+    let all = endpoints.pipelines.iter();
+    let mut chosen = all
+        .clone()
+        .filter(|status| name.is_none_or(|name| status.name == name))
+        .peekable();
+    if let (Some(name), None) = (name, chosen.peek()) {
+        let names: Vec<&str> = all.map(|status| status.name.as_str()).collect();
+        let text = format!("there is no pipeline `{name}`; there are: {}\n", names.join(", "));
+        return (StatusCode::NOT_FOUND, text).into_response();
+    }
+    let (ended, running): (Vec<_>, Vec<_>) = chosen.partition(|status| status.state().is_end());
+    if let (Some(name), Some(_)) = (name, ended.first()) {
+        let text = format!("pipeline `{name}` has ended: nothing of it can be paused or go on\n");
+        return (StatusCode::CONFLICT, text).into_response();
+    }
+    for status in &running {
+        match (status.pause(paused), paused) {
+            (true, true) => tracing::info!(name = status.name, peer = %peer, "an operator pauses the pipeline"),
+            (true, false) => tracing::info!(name = status.name, peer = %peer, "an operator resumes the pipeline"),
+            (false, _) => {}
+        }
+    }
+    let pipelines = running.into_iter().map(|status| status.name.clone()).collect();
+    Json(Paused { pipelines, paused }).into_response()
 }

@@ -1,10 +1,19 @@
 //! What the process says of itself: log lines, metrics, and the HTTP endpoints that show both.
 
+mod control;
+mod facts;
 pub mod histogram;
 pub mod http;
+mod log_reach;
 pub mod logs;
 pub mod metrics;
+mod page;
+mod rate;
+pub mod report;
+mod source_view;
+mod state;
 pub mod status;
+pub mod text;
 
 use std::error::Error;
 use std::fmt::Write;

@@ -4,41 +4,26 @@
 //! received = published + skipped + dead-lettered + in flight.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
+use tokio::sync::watch;
 
 use crate::config::Pipeline;
-use crate::position::{LogPlace, Position};
+use crate::position::{Position, ShownPlace};
 use crate::relay::in_flight::Progress;
 use crate::skip::SkipCounts;
+use crate::source::LogBatch;
 
 use super::histogram::Histogram;
+use super::log_reach::LogReach;
+use super::rate::Rate;
+use super::state::{self, Troubles};
 
-/// Where a pipeline's source is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "state", rename_all = "snake_case")]
-pub enum State {
-    Starting,
-    Streaming,
-    /// Something that can heal keeps it from streaming.
-    Waiting {
-        reason: String,
-    },
-    /// Another instance has the source.
-    StandBy {
-        reason: String,
-    },
-    Draining,
-    /// It ended as asked.
-    Stopped,
-    /// It ended and a person must act.
-    Failed {
-        reason: String,
-    },
-}
+pub use super::source_view::{Kept, SourceView};
+pub use super::state::{NotReady, Part, Retry, State};
 
 /// Counts since the process started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -79,46 +64,48 @@ pub struct PipelineStatus {
     /// How often a server has begun to stream.
     streams: AtomicU64,
     in_flight_bytes: AtomicU64,
+    in_flight_records: AtomicU64,
     log: Mutex<LogReach>,
     /// Commit time of the oldest event in flight in microseconds since 1970; i64::MAX when there is none.
     oldest_us: AtomicI64,
-}
-
-/// How far the source's log reaches, and how far of it is acked.
-#[derive(Debug, Default)]
-struct LogReach {
-    /// The log's files with their ends, oldest first; one where the log is one run of bytes. Empty: not known yet.
-    files: Vec<LogPlace>,
-    acked: Option<LogPlace>,
-}
-
-impl LogReach {
-    /// Bytes from what is acked to the log's end.
-    fn lag_bytes(&self) -> Option<u64> {
-        let (acked, _) = (self.acked?, self.files.first()?);
-        let bytes = self.files.iter().filter(|file| file.file >= acked.file).map(|end| {
-            let done = if end.file == acked.file { acked.offset } else { 0 };
-            end.offset.saturating_sub(done)
-        });
-        Some(bytes.sum())
-    }
+    paused: watch::Sender<bool>,
 }
 
 #[derive(Debug)]
-struct Inner {
+pub(super) struct Inner {
     state: State,
     since: SystemTime,
+    paused_since: Option<SystemTime>,
     /// What is wrong with the sink at the moment.
     sink_trouble: Option<String>,
     checkpoint_trouble: Option<String>,
     /// Why nothing comes though a server streams.
-    source_trouble: Option<String>,
-    last_error: Option<String>,
+    pub(super) source_trouble: Option<String>,
+    last_error: Option<(String, SystemTime)>,
+    /// The last wait before another try, and how many there were in a row.
+    retry: Option<Retry>,
+    attempts: u32,
     totals: Totals,
+    published: Rate,
     saved: Option<(Position, Instant)>,
-    confirmed: Option<Instant>,
+    pub(super) confirmed: Option<(ShownPlace, Instant)>,
+    pub(super) kept: Option<Kept>,
     delivery: Histogram,
     end_to_end: Histogram,
+}
+
+impl Inner {
+    pub(super) fn note_error(&mut self, text: &str) {
+        self.last_error = Some((text.to_owned(), SystemTime::now()));
+    }
+
+    /// The state as an operator sees it, with its begin.
+    fn shown(&self) -> (State, SystemTime) {
+        match (self.paused_since, &self.state) {
+            (Some(since), State::Starting | State::Streaming | State::Waiting { .. }) => (State::Paused, since),
+            (_, state) => (state.clone(), self.since),
+        }
+    }
 }
 
 /// A reading of everything, consistent in itself.
@@ -127,14 +114,35 @@ pub struct Snapshot {
     pub state: State,
     pub since: SystemTime,
     pub ready: Result<(), String>,
+    /// The same, part by part.
+    pub not_ready: Vec<NotReady>,
+    pub paused: bool,
     pub last_error: Option<String>,
+    pub last_error_at: Option<SystemTime>,
+    /// While it waits before another try.
+    pub retry: Option<Retry>,
     pub totals: Totals,
+    pub published_per_second: f64,
+    pub read: Option<ShownPlace>,
+    pub acked: Option<ShownPlace>,
     pub saved: Option<Position>,
+    pub confirmed: Option<ShownPlace>,
+    pub kept: Option<Kept>,
     pub checkpoint_age_seconds: Option<f64>,
     pub confirmed_age_seconds: Option<f64>,
     pub in_flight_bytes: u64,
+    /// Handed to the sink and not settled: what a pause or a stop still waits for.
+    pub in_flight_records: u64,
     pub lag_bytes: Option<u64>,
     pub lag_seconds: f64,
+    /// Log that the relay has not taken yet, as far as its end was seen.
+    pub pending_bytes: Option<u64>,
+    /// Of it, the events that were read already.
+    pub pending_events: u64,
+    /// Age of the oldest event that was read and is not settled, 0 when there is none.
+    pub oldest_unpublished_seconds: f64,
+    /// How long nothing was done though there is something to do.
+    pub stalled: Duration,
     pub delivery: Histogram,
     pub end_to_end: Histogram,
 }
@@ -166,24 +174,31 @@ impl PipelineStatus {
             inner: Mutex::new(Inner {
                 state: State::Starting,
                 since: SystemTime::now(),
+                paused_since: None,
                 sink_trouble: None,
                 checkpoint_trouble: None,
                 source_trouble: None,
                 last_error: None,
+                retry: None,
+                attempts: 0,
                 totals: Totals::default(),
+                published: Rate::new(Instant::now()),
                 saved: None,
                 confirmed: None,
+                kept: None,
                 delivery: Histogram::default(),
                 end_to_end: Histogram::default(),
             }),
             streams: AtomicU64::new(0),
             in_flight_bytes: AtomicU64::new(0),
+            in_flight_records: AtomicU64::new(0),
             log: Mutex::default(),
             oldest_us: AtomicI64::new(i64::MAX),
+            paused: watch::Sender::new(false),
         })
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -192,26 +207,68 @@ impl PipelineStatus {
         self.streams.load(Ordering::Relaxed)
     }
 
-    fn log(&self) -> MutexGuard<'_, LogReach> {
+    /// A server has begun to stream.
+    pub(super) fn streaming(&self) {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+        let mut inner = self.inner();
+        if inner.retry.take().is_some_and(|retry| retry.part == Part::Source) {
+            inner.attempts = 0;
+        }
+        drop(inner);
+        self.enter(State::Streaming);
+    }
+
+    /// What its parts entered last, whether an operator holds it back or not.
+    pub fn state(&self) -> State {
+        self.inner().state.clone()
+    }
+
+    /// Holds the relay back, or lets it go on; over lives, until the process ends. False: it was so already.
+    pub fn pause(&self, paused: bool) -> bool {
+        let changes = self.paused.send_if_modified(|now| mem::replace(now, paused) != paused);
+        if changes {
+            self.inner().paused_since = paused.then(SystemTime::now);
+        }
+        changes
+    }
+
+    /// Whether the relay is held back, as it changes.
+    pub fn pauses(&self) -> watch::Receiver<bool> {
+        self.paused.subscribe()
+    }
+
+    /// A wait begins before another try of this part.
+    pub fn retry(&self, part: Part, wait: Duration) {
+        let mut inner = self.inner();
+        inner.attempts += 1;
+        inner.retry = Some(Retry {
+            part,
+            attempt: inner.attempts,
+            at: SystemTime::now() + wait,
+        });
+    }
+
+    pub(super) fn log(&self) -> MutexGuard<'_, LogReach> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn enter(&self, state: State) {
         let mut inner = self.inner();
         if let State::Waiting { reason } | State::StandBy { reason } | State::Failed { reason } = &state {
-            inner.last_error = Some(reason.clone());
+            inner.note_error(reason);
         }
-        if inner.state != state {
-            inner.state = state;
+        // Another reason is the same state still.
+        if mem::discriminant(&inner.state) != mem::discriminant(&state) {
             inner.since = SystemTime::now();
         }
+        inner.state = state;
     }
 
     /// True: this is news.
     pub fn sink_trouble(&self, trouble: Option<String>) -> bool {
         let mut inner = self.inner();
         if let Some(trouble) = &trouble {
-            inner.last_error = Some(trouble.clone());
+            inner.note_error(trouble);
         }
         let news = inner.sink_trouble != trouble;
         inner.sink_trouble = trouble;
@@ -221,7 +278,7 @@ impl PipelineStatus {
     pub fn checkpoint_trouble(&self, trouble: Option<String>) {
         let mut inner = self.inner();
         if let Some(trouble) = &trouble {
-            inner.last_error = Some(trouble.clone());
+            inner.note_error(trouble);
         }
         inner.checkpoint_trouble = trouble;
     }
@@ -241,7 +298,11 @@ impl PipelineStatus {
             return;
         }
         let mut inner = self.inner();
+        if !settled.is_empty() {
+            inner.attempts = 0;
+        }
         inner.totals.published += settled.published;
+        inner.published.add(Instant::now(), settled.published);
         for (reason, count) in &settled.dead_lettered {
             *inner.totals.dead_lettered.entry(reason.label()).or_default() += count;
         }
@@ -250,110 +311,91 @@ impl PipelineStatus {
         inner.end_to_end.merge(&progress.end_to_end);
     }
 
-    pub fn in_flight(&self, bytes: u64, oldest_us: Option<i64>) {
+    /// `records` are those with the sink, and `bytes` of those that it has not acknowledged.
+    pub fn in_flight(&self, records: u64, bytes: u64, oldest_us: Option<i64>) {
+        self.in_flight_records.store(records, Ordering::Relaxed);
         self.in_flight_bytes.store(bytes, Ordering::Relaxed);
         self.oldest_us.store(oldest_us.unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 
+    /// A life begins, at its checkpoint where there is one.
+    pub fn begins(&self, from: Option<&Position>) {
+        self.log().begin(from);
+    }
+
+    /// The source handed a batch over.
+    pub fn read(&self, batch: &LogBatch) {
+        self.log().read(batch, Instant::now());
+    }
+
+    /// The relay took a batch that ends here.
+    pub fn taken(&self, end: &Position) {
+        self.log().taken(end);
+    }
+
     pub fn acked(&self, position: &Position) {
-        self.log().acked = Some(position.log_place());
+        self.log().acked(position, Instant::now());
     }
 
     pub fn snapshot(&self) -> Snapshot {
-        let lag_bytes = self.log().lag_bytes();
-        let inner = self.inner();
-        let oldest_us = self.oldest_us.load(Ordering::Relaxed);
-        let now_us = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |now| now.as_micros());
-        let lag_us = match i128::from(oldest_us) {
-            _ if oldest_us == i64::MAX => 0,
-            oldest => (now_us as i128 - oldest).max(0),
+        let in_flight_us = self.oldest_us.load(Ordering::Relaxed);
+        let log = self.log();
+        let pending_us = log.oldest_pending_us().unwrap_or(i64::MAX);
+        let (read, acked) = (log.read.clone(), log.acked.clone());
+        let (lag_bytes, pending_bytes) = (log.lag_bytes(), log.pending_bytes());
+        let (pending_events, mut stalled) = (log.pending_events(), log.stalled(Instant::now()));
+        drop(log);
+        let mut inner = self.inner();
+        let (state, since) = inner.shown();
+        if state.is_end() {
+            stalled = Duration::ZERO;
+        }
+        let troubles = Troubles {
+            source: inner.source_trouble.as_deref(),
+            sink: inner.sink_trouble.as_deref(),
+            checkpoint: inner.checkpoint_trouble.as_deref(),
         };
+        let is_paused = state == State::Paused;
+        let not_ready = state::not_ready(&inner.state, is_paused, inner.retry.as_ref(), &troubles);
+        let is_waiting = matches!(inner.state, State::Waiting { .. });
         Snapshot {
-            ready: ready(&inner),
-            state: inner.state.clone(),
-            since: inner.since,
-            last_error: inner.last_error.clone(),
+            ready: state::ready(&inner.state, &not_ready),
+            state,
+            since,
+            not_ready,
+            paused: inner.paused_since.is_some(),
+            last_error: inner.last_error.as_ref().map(|(text, _)| text.clone()),
+            last_error_at: inner.last_error.as_ref().map(|(_, at)| *at),
+            retry: inner.retry.filter(|_| is_waiting),
             totals: inner.totals.clone(),
+            published_per_second: inner.published.per_second(Instant::now()),
+            read,
+            acked,
             saved: inner.saved.as_ref().map(|(position, _)| position.clone()),
+            confirmed: inner.confirmed.as_ref().map(|(place, _)| place.clone()),
+            kept: inner.kept.clone(),
             checkpoint_age_seconds: inner.saved.as_ref().map(|(_, at)| at.elapsed().as_secs_f64()),
-            confirmed_age_seconds: inner.confirmed.map(|at| at.elapsed().as_secs_f64()),
+            confirmed_age_seconds: inner.confirmed.as_ref().map(|(_, at)| at.elapsed().as_secs_f64()),
             in_flight_bytes: self.in_flight_bytes.load(Ordering::Relaxed),
+            in_flight_records: self.in_flight_records.load(Ordering::Relaxed),
             lag_bytes,
-            lag_seconds: lag_us as f64 / 1e6,
+            lag_seconds: age_seconds(in_flight_us),
+            pending_bytes,
+            pending_events,
+            oldest_unpublished_seconds: age_seconds(in_flight_us.min(pending_us)),
+            stalled,
             delivery: inner.delivery.clone(),
             end_to_end: inner.end_to_end.clone(),
         }
     }
 }
 
-fn ready(inner: &Inner) -> Result<(), String> {
-    let trouble = inner.sink_trouble.as_ref().or(inner.checkpoint_trouble.as_ref());
-    match (&inner.state, trouble) {
-        (State::Streaming, trouble) => match inner.source_trouble.as_ref().or(trouble) {
-            Some(trouble) => Err(trouble.clone()),
-            None => Ok(()),
-        },
-        // The sink's part of a start.
-        (State::Starting, Some(trouble)) => Err(format!("starting: {trouble}")),
-        (State::Starting, None) => Err("starting".to_owned()),
-        (State::Waiting { reason }, Some(trouble)) => Err(format!("waiting: {reason}; {trouble}")),
-        (State::Waiting { reason }, None) => Err(format!("waiting: {reason}")),
-        (State::StandBy { reason }, _) => Err(format!("standing by: {reason}")),
-        (State::Draining, _) => Err("draining".to_owned()),
-        (State::Stopped, _) => Err("stopped".to_owned()),
-        (State::Failed { reason }, _) => Err(format!("failed: {reason}")),
-    }
+/// Seconds since a time in microseconds since 1970; 0 for none, which is i64::MAX.
+fn age_seconds(since_us: i64) -> f64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now_us = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
+    now_us.saturating_sub(since_us).max(0) as f64 / 1e6
 }
 
-/// A source's hand on its pipeline's status.
-#[derive(Debug, Clone)]
-pub struct SourceView(Arc<PipelineStatus>);
-
-impl SourceView {
-    pub fn new(status: Arc<PipelineStatus>) -> Self {
-        Self(status)
-    }
-
-    pub fn streaming(&self) {
-        self.0.streams.fetch_add(1, Ordering::Relaxed);
-        self.0.enter(State::Streaming);
-    }
-
-    /// The source is its own, and it is asked where to begin.
-    pub fn starting(&self) {
-        self.0.enter(State::Starting);
-    }
-
-    /// The connection was given up for now.
-    pub fn waiting(&self, reason: String) {
-        self.0.enter(State::Waiting { reason });
-    }
-
-    /// Nothing comes though the log moves; kept over connections until something does. True: this is news.
-    pub fn trouble(&self, trouble: Option<String>) -> bool {
-        let mut inner = self.0.inner();
-        if let Some(trouble) = &trouble {
-            inner.last_error = Some(trouble.clone());
-        }
-        let news = inner.source_trouble != trouble;
-        inner.source_trouble = trouble;
-        news
-    }
-
-    /// A position was confirmed to the server.
-    pub fn confirmed(&self) {
-        self.0.inner().confirmed = Some(Instant::now());
-    }
-
-    /// Tells the ends of the log's files, oldest first, comparable with [`Position::log_place`].
-    pub fn log_files(&self, files: Vec<LogPlace>) {
-        self.0.log().files = files;
-    }
-
-    /// An operator's word let a gap pass.
-    pub fn gap_accepted(&self) {
-        self.0.count(|totals| totals.accepted_gaps += 1);
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -257,6 +257,11 @@ impl Relay {
         });
     }
 
+    /// Where it answers over HTTP.
+    pub fn http(&self) -> String {
+        self.http.to_string()
+    }
+
     /// Asks an endpoint; None when nobody answers.
     pub fn get(&self, path: &str) -> Option<Answer> {
         http::get(self.http, path)

@@ -262,3 +262,23 @@ async fn a_halt_commits_the_place_before_the_culprit() {
     assert!(matches!(bench.relay.await.unwrap(), End::Halted(_)));
     assert_eq!(bench.sink.0.lock().unwrap().sent.len(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_commits_what_was_taken_at_once_and_nothing_after_it() {
+    let mut bench = start("", 0, committing());
+    // More than may be in flight, so that the pause comes inside the batch.
+    bench.give(batch(1..=150, None)).await;
+    bench.sent(100).await;
+    let begun = Instant::now();
+    bench.status.pause(true);
+    assert_eq!(bench.commit(0).await, (Seq(100), Some(100)));
+    assert!(begun.elapsed() < bench.interval, "it did not wait for the interval");
+    bench.committed(0, Seq(100));
+    assert_eq!(bench.acked_change().await, Some(100));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!((bench.sent(0).await.len(), bench.commit_count()), (100, 1));
+    bench.status.pause(false);
+    assert_eq!(bench.sent(150).await.last().map(String::as_str), Some("150"));
+    let (seq, change) = bench.commit(1).await;
+    assert_eq!((seq, change), (Seq(151), None));
+}

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::position::{BinlogPlace, LogPlace};
 use crate::source::{BatchSender, LogBatch};
 use crate::telemetry::error_chain;
-use crate::telemetry::status::SourceView;
+use crate::telemetry::status::{Kept, SourceView};
 
 use super::error::MysqlError;
 use super::lock::{self, Held, SeenAt};
@@ -95,6 +95,13 @@ impl Monitor {
         let asked = Instant::now();
         let listing = timeout(lock::ANSWER, binlog_files(&mut self.held.client)).await;
         let files = listing.unwrap_or(Err(MysqlError::Silent { silence: lock::ANSWER }))?;
+        if let Some(oldest) = files.first() {
+            self.view.kept(Kept::Binlog {
+                oldest_file: oldest.file.to_string(),
+                files: files.len() as u64,
+                bytes: files.iter().map(|file| file.pos).sum(),
+            });
+        }
         let files: Vec<LogPlace> = files.iter().map(BinlogPlace::log_place).collect();
         let end = files.last().map(|place| LogEnd { place: *place, asked });
         self.observed.send_modify(|observed| observed.log_end = end);

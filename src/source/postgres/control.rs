@@ -41,6 +41,8 @@ pub(super) struct SlotFacts {
     pub(super) database: Option<String>,
     pub(super) active_pid: Option<i32>,
     pub(super) confirmed: Option<Lsn>,
+    /// The server keeps the log from here on for the slot.
+    pub(super) restart: Option<Lsn>,
     pub(super) wal_status: Option<String>,
     pub(super) invalidation_reason: Option<String>,
     pub(super) two_phase: bool,
@@ -248,16 +250,18 @@ impl Control {
         };
         let sql = format!(
             "SELECT plugin::text, database::text, active_pid, confirmed_flush_lsn::text, wal_status, two_phase, temporary, \
-             age(catalog_xmin), {since_17} FROM pg_replication_slots WHERE slot_name = $1"
+             age(catalog_xmin), {since_17}, restart_lsn::text FROM pg_replication_slots WHERE slot_name = $1"
         );
         let rows = self.rows(ACTION, &sql, &[&name]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let confirmed: Option<String> = column(row, 3, ACTION)?;
+        let restart: Option<String> = column(row, 11, ACTION)?;
         Ok(Some(SlotFacts {
             plugin: column(row, 0, ACTION)?,
             database: column(row, 1, ACTION)?,
             active_pid: column(row, 2, ACTION)?,
             confirmed: confirmed.map(|text| lsn(text, ACTION)).transpose()?,
+            restart: restart.map(|text| lsn(text, ACTION)).transpose()?,
             wal_status: column(row, 4, ACTION)?,
             two_phase: column(row, 5, ACTION)?,
             temporary: column(row, 6, ACTION)?,

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config;
 use crate::position::{LogPlace, Lsn};
 use crate::telemetry::error_chain;
-use crate::telemetry::status::SourceView;
+use crate::telemetry::status::{Kept, SourceView};
 
 use super::client::Endpoint;
 use super::control::{Control, Walsender};
@@ -142,6 +142,11 @@ impl Monitor {
         let end = control.log_end().await?;
         self.view.log_files(vec![LogPlace { file: 0, offset: end.0 }]);
         if let Some(slot) = control.slot(&self.config.slot).await? {
+            self.view.kept(Kept::Slot {
+                slot: self.config.slot.clone(),
+                bytes: slot.restart.map(|restart| end.0.saturating_sub(restart.0)),
+                wal_status: slot.wal_status.clone(),
+            });
             let walsender = control.walsender(self.pid).await?;
             observed.send_modify(|observed| {
                 *observed = Observed {

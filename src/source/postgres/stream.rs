@@ -13,7 +13,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
 use crate::failpoint;
 use crate::pause::until;
-use crate::position::{Lsn, Position};
+use crate::position::{Lsn, Position, ShownPlace};
 use crate::source::{LogBatch, LogChannel};
 
 use super::assemble::Assembler;
@@ -235,7 +235,7 @@ impl Stream {
             failpoint::hit("before_confirm");
             self.send_status(false).await?;
             failpoint::hit("after_confirm");
-            log.view.confirmed();
+            log.view.confirmed(ShownPlace::Lsn(base));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ fn slot() -> SlotFacts {
         database: Some("shop".to_owned()),
         active_pid: None,
         confirmed: Some(Lsn(100)),
+        restart: Some(Lsn(90)),
         wal_status: Some("reserved".to_owned()),
         invalidation_reason: None,
         two_phase: false,

@@ -1,0 +1,42 @@
+//! `tailpost status`: how the pipelines of a running process stand.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::telemetry::{error_chain, text};
+
+use super::client::{self, Client, ServerArguments};
+
+#[derive(Debug, Args)]
+pub(super) struct StatusArguments {
+    #[command(flatten)]
+    server: ServerArguments,
+    /// Print what /status says, as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: StatusArguments) -> ExitCode {
+    let asked = client::block_on(async { Client::new(arguments.server.http)?.status().await });
+    let (json, report) = match asked {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => {
+            eprintln!("error: {}", error_chain(&error));
+            return ExitCode::from(super::FAILURE);
+        }
+        Err(error) => {
+            eprintln!("error: start the runtime: {error}");
+            return ExitCode::from(super::FAILURE);
+        }
+    };
+    match arguments.json {
+        true => println!("{json:#}"),
+        false => print!("{}", text::render(&report)),
+    }
+    if report.is_ready() {
+        super::SUCCESS
+    } else {
+        ExitCode::from(super::FAILURE)
+    }
+}

@@ -1,0 +1,84 @@
+use super::*;
+
+fn status() -> Arc<PipelineStatus> {
+    PipelineStatus::named("p", "k", None, Default::default(), Default::default())
+}
+
+fn waiting(reason: &str) -> State {
+    State::Waiting {
+        reason: reason.to_owned(),
+    }
+}
+
+#[test]
+fn a_pause_is_shown_in_place_of_what_goes_on_behind_it_and_never_of_an_end() {
+    let status = status();
+    assert!(status.pause(true));
+    assert!(!status.pause(true), "it is paused already");
+    for (state, shown, ready) in [
+        (State::Starting, State::Paused, "paused; starting"),
+        (State::Streaming, State::Paused, "paused"),
+        (waiting("refused"), State::Paused, "paused; waiting: refused"),
+        (State::Draining, State::Draining, "draining"),
+        (State::Stopped, State::Stopped, "stopped"),
+    ] {
+        status.enter(state.clone());
+        let snapshot = status.snapshot();
+        assert_eq!((&snapshot.state, snapshot.paused), (&shown, true));
+        assert_eq!(snapshot.ready, Err(ready.to_owned()));
+        assert_eq!(status.state(), state, "what its parts see");
+    }
+    assert!(status.pause(false));
+    status.enter(State::Streaming);
+    assert_eq!(status.snapshot().ready, Ok(()));
+}
+
+#[test]
+fn every_part_says_its_reason() {
+    let status = status();
+    status.enter(State::Streaming);
+    status.sink_trouble(Some("no broker".to_owned()));
+    status.checkpoint_trouble(Some("disk full".to_owned()));
+    let snapshot = status.snapshot();
+    assert_eq!(snapshot.ready, Err("no broker; disk full".to_owned()));
+    let parts: Vec<Part> = snapshot.not_ready.iter().map(|found| found.part).collect();
+    assert_eq!(parts, [Part::Sink, Part::Checkpoint]);
+    status.retry(Part::Sink, Duration::from_secs(1));
+    status.enter(waiting("fenced"));
+    assert_eq!(status.snapshot().not_ready[0].part, Part::Sink);
+}
+
+#[test]
+fn tries_in_a_row_are_counted_until_one_goes_well() {
+    let status = status();
+    let attempt = |status: &PipelineStatus| status.snapshot().retry.map(|retry| retry.attempt);
+    assert_eq!(attempt(&status), None);
+    for expected in 1..=3 {
+        status.retry(Part::Source, Duration::from_secs(1));
+        status.enter(waiting("refused"));
+        assert_eq!(attempt(&status), Some(expected));
+    }
+    status.streaming();
+    assert_eq!(attempt(&status), None, "nothing is waited for");
+    status.retry(Part::Sink, Duration::from_secs(1));
+    status.enter(waiting("fenced"));
+    assert_eq!(attempt(&status), Some(1));
+    // That the source streams says nothing of the sink.
+    status.streaming();
+    status.retry(Part::Sink, Duration::from_secs(1));
+    status.enter(waiting("fenced"));
+    assert_eq!(attempt(&status), Some(2));
+}
+
+#[test]
+fn another_reason_does_not_begin_the_state_anew() {
+    let status = status();
+    status.enter(waiting("refused"));
+    let since = status.snapshot().since;
+    status.enter(waiting("timed out"));
+    let snapshot = status.snapshot();
+    assert_eq!(snapshot.since, since);
+    assert_eq!(snapshot.state, waiting("timed out"));
+    assert_eq!(snapshot.last_error.as_deref(), Some("timed out"));
+    assert!(snapshot.last_error_at.is_some());
+}
