@@ -404,7 +404,31 @@ impl Driver {
                 }
             }
             Action::Thaw { host } => self.thaw(host),
+            Action::Pause { host, millis } => {
+                if self.hold(host, true) {
+                    let mut world = self.shared.lock();
+                    world.schedule(millis, Event::Action(Action::Resume { host }));
+                }
+            }
+            Action::Resume { host } => {
+                self.hold(host, false);
+            }
         }
+    }
+
+    /// False: nothing runs there, or it is so already.
+    fn hold(&mut self, host: usize, paused: bool) -> bool {
+        let Some(process) = &self.hosts[host] else {
+            return false;
+        };
+        let changes = process.status.pause(paused);
+        if changes {
+            let what = if paused { "paused" } else { "resumed" };
+            self.shared
+                .lock()
+                .note(format_args!("process {} is {what}", process.id.0));
+        }
+        changes
     }
 
     fn thaw(&mut self, host: usize) {

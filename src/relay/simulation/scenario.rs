@@ -120,6 +120,11 @@ impl Scenario {
             };
             actions.push((rng.within(0..=span), action));
         }
+        for _ in 0..if rng.chance(300) { rng.within(1..=4) } else { 0 } {
+            let host = rng.within(0..=hosts as u64 - 1) as usize;
+            let millis = rng.within(1..=20_000);
+            actions.push((rng.within(0..=span), Action::Pause { host, millis }));
+        }
         let mut pipeline = pipeline().clone();
         pipeline.errors = policies(&mut rng);
         pipeline.delivery = Delivery {

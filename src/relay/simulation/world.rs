@@ -68,6 +68,14 @@ pub(super) enum Action {
     Thaw {
         host: usize,
     },
+    /// An operator holds its pipeline back for so long.
+    Pause {
+        host: usize,
+        millis: Millis,
+    },
+    Resume {
+        host: usize,
+    },
     /// Its source's connection breaks.
     Cut {
         host: usize,
