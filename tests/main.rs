@@ -21,6 +21,7 @@
 
 mod support;
 
+mod alert;
 mod chaos;
 mod checkpoint_stores;
 mod cli;

@@ -3,6 +3,7 @@
 //! Results go to stdout, log lines and errors to stderr. Exit codes: 0 a clean stop, 1 a failure, 2 a bad configuration
 //! or usage.
 
+mod alert;
 mod check;
 mod client;
 mod convert;
@@ -68,6 +69,8 @@ enum Command {
     Pause(pause::PauseArguments),
     /// Let pipelines that are held back go on.
     Resume(pause::PauseArguments),
+    /// Find out what somebody should be told of, for cron and CI.
+    Alert(alert::AlertArguments),
     /// Print the JSON Schema of pipeline files, with which editors complete and check them.
     #[command(
         after_help = "Example:\n  tailpost schema > tailpost.schema.json\n\nThen, as the first line of a pipeline file:\n  # yaml-language-server: $schema=tailpost.schema.json"
@@ -105,6 +108,7 @@ pub fn main() -> ExitCode {
         Command::Status(arguments) => status::run(arguments),
         Command::Pause(arguments) => pause::run(&arguments, Hold::Pause),
         Command::Resume(arguments) => pause::run(&arguments, Hold::Resume),
+        Command::Alert(arguments) => alert::run(arguments),
         Command::Schema => schema::run(),
         Command::Position(arguments) => position::run(arguments),
         Command::Convert(arguments) => convert::run(&arguments),

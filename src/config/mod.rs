@@ -10,6 +10,7 @@
 //! Placeholders are filled in after parsing, so a variable's value can never become YAML, nor a field of a template. What comes
 //! from the environment, a secret file, a DSN or `client_conf` is in no violation and in no Debug.
 
+mod alerts;
 mod asked;
 mod document;
 pub mod dsn;
@@ -33,6 +34,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+pub use alerts::{AlertFile, load_alerts};
 pub use dsn::{MysqlDsn, MysqlHost, PostgresDsn};
 pub use environment::{Environment, ProcessEnvironment};
 pub use error::{ConfigError, ConfigErrors, Note, Place, Problem, Violation};

@@ -1,5 +1,6 @@
 //! What the process says of itself: log lines, metrics, and the HTTP endpoints that show both.
 
+pub mod alerts;
 mod control;
 mod facts;
 pub mod histogram;
