@@ -89,8 +89,8 @@ fn a_pipeline_that_is_paused_and_resumed_under_load_loses_and_doubles_nothing(db
     held_back_under_load(&Bed::new(db), ANY_OUTBOX);
 }
 
-over_each!(so_does_one_that_delivers_exactly_once: postgres, mysql);
-fn so_does_one_that_delivers_exactly_once(db: Db) {
+over_each!(one_that_delivers_exactly_once_is_paused_and_resumed_as_well: postgres, mysql);
+fn one_that_delivers_exactly_once_is_paused_and_resumed_as_well(db: Db) {
     let positions = "  checkpoint: {type: kafka, config: {topic: '<name>.positions', replication_factor: 1}}\n";
     let text = ANY_OUTBOX.replace("id: k1", "id: k1, exactly_once: true") + positions;
     held_back_under_load(&Bed::new(db), &text);

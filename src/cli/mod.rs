@@ -1,7 +1,7 @@
 //! The command line: one module a command.
 //!
 //! Results go to stdout, log lines and errors to stderr. Exit codes: 0 a clean stop, 1 a failure, 2 a bad configuration
-//! or usage.
+//! or usage, 3 alerts where they are to fail.
 
 mod alert;
 mod check;

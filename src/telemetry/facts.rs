@@ -51,8 +51,11 @@ pub(super) fn facts(pipeline: &PipelineReport) -> Vec<Fact> {
         _ => "none".to_owned(),
     };
     say("oldest unpublished", Some(oldest));
-    let bytes = p.lag_bytes.map_or("not known yet".to_owned(), size);
-    say("lag", Some(format!("{bytes}, {}", seconds_text(p.lag_seconds))));
+    let bytes = p
+        .lag_bytes
+        .map_or("not known yet".to_owned(), |bytes| format!("{} of log", size(bytes)));
+    let seconds = (p.lag_seconds > 0.0).then(|| format!("; oldest event in flight: {}", seconds_text(p.lag_seconds)));
+    say("lag", Some(bytes + &seconds.unwrap_or_default()));
     let stalled = (p.stalled_seconds >= 1.0).then(|| format!("nothing done for {}", seconds_text(p.stalled_seconds)));
     say("stalled", stalled);
     for (about, place) in [
@@ -102,7 +105,7 @@ fn pending(p: &PipelineReport) -> String {
     let bytes = pending
         .bytes
         .map_or("not known yet".to_owned(), |bytes| format!("{} of log", size(bytes)));
-    format!("{bytes}, events in it that were read: {}", pending.events_read)
+    format!("{bytes}; events read and waiting: {}", pending.events_read)
 }
 
 fn dead(p: &PipelineReport) -> String {
