@@ -108,7 +108,7 @@ fn a_stop_in_a_pause_ends_cleanly_and_the_next_start_publishes_the_rest(db: Db) 
     pause(&relay, &bed);
     app.emit_all(&[Event::of("2"), Event::of("3")]).expect("written");
     eventually(DEADLINE, "they are read", || {
-        relay.metric("tailpost_pending_events", &[]) >= 2.0
+        relay.metric("tailpost_in_flight_events", &[]) >= 2.0
     });
     relay.sigterm();
     assert_eq!(relay.wait_exit(DEADLINE), 0, "{}", relay.log());

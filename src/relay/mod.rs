@@ -285,9 +285,11 @@ impl<S: Sink> Relay<S> {
                 };
             }
             let paused = *self.pauses.borrow_and_update();
-            if paused {
-                self.rest();
-            } else if self.work() {
+            let goes_on = match paused {
+                true => self.rest(),
+                false => self.work(),
+            };
+            if goes_on {
                 // Acks and the stop get their turn between turns of work.
                 tokio::task::yield_now().await;
                 continue;
@@ -295,9 +297,8 @@ impl<S: Sink> Relay<S> {
             if paused || !self.may_linger() {
                 self.sink.hurry();
             }
-            // What was sent is settled at an end as in a pause, without more that it could wait for.
-            let ending = paused || source_ended || deadline.is_some();
-            let commit = self.commit_at(ending, batches.is_empty());
+            let ending = source_ended || deadline.is_some();
+            let commit = self.commit_at(ending, paused, batches.is_empty());
             if commit.is_some_and(|at| at <= Instant::now()) && self.commit() {
                 continue;
             }
@@ -315,7 +316,7 @@ impl<S: Sink> Relay<S> {
                 deadline = Some(Instant::now() + self.delivery.drain_timeout);
             }
             let (drain, decide) = (deadline, self.failures.decide_at);
-            let wanted = self.batch.is_none() && self.halted.is_none() && !source_ended && !paused;
+            let wanted = self.batch.is_none() && self.halted.is_none() && !source_ended;
             tokio::select! {
                 biased; // acks make room before more is taken
                 () = self.ledger.changed() => {}
@@ -492,19 +493,36 @@ impl<S: Sink> Relay<S> {
         });
     }
 
-    /// Takes nothing more. What was sent of the batch at hand is to be settled and saved, so a place to go on from lies behind
-    /// it; a sink that commits has that in its commit.
-    fn rest(&mut self) {
-        if mem::replace(&mut self.rests, true) {
-            return;
+    /// Sends nothing more. What was sent of the batch at hand is to be settled and saved, so a place to go on from lies behind
+    /// it; a sink that commits has that in its commit. True: there is more to do at once.
+    fn rest(&mut self) -> bool {
+        if !mem::replace(&mut self.rests, true) {
+            let in_flight = self.ledger.event_count();
+            tracing::info!(in_flight, "paused; what is in flight is waited for and saved");
+            if self.uncommitted.is_none()
+                && let Some((position, skipped)) = self.inside()
+            {
+                self.ledger.boundary(position, skipped);
+            }
         }
-        let in_flight = self.ledger.event_count();
-        tracing::info!(in_flight, "paused; what is in flight is waited for and saved");
-        if self.uncommitted.is_none()
-            && let Some((position, skipped)) = self.inside()
-        {
-            self.ledger.boundary(position, skipped);
+        if self.failures.decide_at.is_some() || self.parked.is_some() || !self.events.is_empty() {
+            return false;
         }
+        // What holds no event goes on: an outbox that is quiet must not pin the server's log in a pause either.
+        self.finish_batch()
+    }
+
+    /// Makes a place to go on from of the end of the batch at hand. False: there is none.
+    fn finish_batch(&mut self) -> bool {
+        let Some(BatchRest { end, skipped, .. }) = self.batch.take() else {
+            return false;
+        };
+        match &mut self.uncommitted {
+            None => self.ledger.boundary(end, skipped),
+            Some(uncommitted) => uncommitted.boundary(end, skipped),
+        }
+        self.count_processed();
+        true
     }
 
     /// The place behind what was sent or skipped of the batch at hand, if any of it was. A life that begins there does not see
@@ -541,16 +559,8 @@ impl<S: Sink> Relay<S> {
                 continue;
             }
             let Some(event) = self.events.pop_front() else {
-                if let Some(BatchRest { end, skipped, .. }) = self.batch.take() {
-                    match &mut self.uncommitted {
-                        None => self.ledger.boundary(end, skipped),
-                        Some(uncommitted) => uncommitted.boundary(end, skipped),
-                    }
-                    self.count_processed();
-                    // A batch without events is settled by this alone.
-                    return true;
-                }
-                return false;
+                // A batch without events is settled by this alone.
+                return self.finish_batch();
             };
             let commit_time_us = event.commit_time_us;
             if let Some(batch) = &mut self.batch {
@@ -662,7 +672,7 @@ impl<S: Sink> Relay<S> {
     }
 
     /// When a commit is due, of a sink that commits: as soon as nothing more waits, or nothing more can be taken before it.
-    fn commit_at(&self, ending: bool, nothing_waits: bool) -> Option<Instant> {
+    fn commit_at(&self, ending: bool, paused: bool, nothing_waits: bool) -> Option<Instant> {
         let uncommitted = self.uncommitted.as_ref()?;
         if self.sink_busy || self.failures.decide_at.is_some() {
             return None;
@@ -670,7 +680,9 @@ impl<S: Sink> Relay<S> {
         let due = uncommitted.due_at()?;
         let quiet = self.batch.is_none() && nothing_waits;
         Some(match uncommitted.has_records() {
-            true if ending || (self.parked.is_some() && self.ledger.needs_commit()) => due.min(Instant::now()),
+            true if ending || paused || (self.parked.is_some() && self.ledger.needs_commit()) => {
+                due.min(Instant::now())
+            }
             true if quiet => due.min(uncommitted.quiet_at()),
             false if ending && quiet => due.min(Instant::now()),
             _ => due,

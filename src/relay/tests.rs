@@ -763,3 +763,20 @@ async fn a_stop_in_a_pause_ends_at_once_when_what_was_sent_is_settled() {
         "the rest is read again at the next start"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn log_without_events_is_passed_in_a_pause() {
+    let mut bench = start("", 0, Script::default());
+    bench.status.pause(true);
+    let nothing = LogBatch {
+        events: Vec::new(),
+        ..batch(1..=1, None)
+    };
+    bench.give(nothing).await;
+    assert_eq!(bench.acked_change().await, None);
+    bench.give(batch(2..=3, None)).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let totals = bench.status.snapshot().totals;
+    assert_eq!((totals.received, totals.in_flight()), (2, 2), "they wait");
+    assert_eq!(bench.sent(0).await, [""; 0]);
+}
