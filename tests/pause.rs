@@ -46,7 +46,7 @@ fn wait_at_rest(relay: &Relay) {
     eventually(DEADLINE, "nothing is on its way, and what was acked is saved", || {
         let pipeline = &relay.status()["pipelines"][0];
         let places = &pipeline["positions"];
-        pipeline["in_flight_records"] == 0 && !places["saved"].is_null() && places["saved"] == places["acked"]
+        pipeline["at_rest"] == true && !places["saved"].is_null() && places["saved"] == places["acked"]
     });
 }
 

@@ -267,6 +267,7 @@ impl<S: Sink> Relay<S> {
         abandon: CancellationToken,
     ) -> End {
         self.seen = Instant::now();
+        self.status.rests(false);
         let mut deadline: Option<Instant> = None;
         let mut source_ended = false;
         let end = loop {
@@ -361,6 +362,7 @@ impl<S: Sink> Relay<S> {
             }
         };
         batches.close();
+        self.status.rests(true);
         // At once: a sink that goes on behind a failure could let later records overtake.
         if let Err(error) = self.sink.close(Instant::now()).await {
             tracing::debug!(error = %error_chain(&error), "sink closed");
@@ -497,6 +499,7 @@ impl<S: Sink> Relay<S> {
     /// it; a sink that commits has that in its commit. True: there is more to do at once.
     fn rest(&mut self) -> bool {
         if !mem::replace(&mut self.rests, true) {
+            self.status.rests(true);
             let in_flight = self.ledger.event_count();
             tracing::info!(in_flight, "paused; what is in flight is waited for and saved");
             if self.uncommitted.is_none()
@@ -540,6 +543,7 @@ impl<S: Sink> Relay<S> {
     /// Handles events while there is room. True: there is more to do at once.
     fn work(&mut self) -> bool {
         if mem::take(&mut self.rests) {
+            self.status.rests(false);
             tracing::info!("resumed");
         }
         if self.failures.decide_at.is_some() {

@@ -31,6 +31,8 @@ pub(super) fn facts(pipeline: &PipelineReport) -> Vec<Fact> {
         None => "yes".to_owned(),
     };
     say("ready", Some(ready));
+    let at_rest = if p.at_rest { "yes" } else { "not yet" };
+    say("at rest", p.paused.then(|| at_rest.to_owned()));
     say("next retry", next_retry(p));
     say("last error", last_error(p));
     let per_second = p.published_per_second;

@@ -35,6 +35,8 @@ pub struct PipelineReport {
     pub not_ready: Vec<NotReady>,
     /// An operator holds it back, whatever its state.
     pub paused: bool,
+    /// It is paused, and all that was sent is settled: nothing more comes out of it.
+    pub at_rest: bool,
     pub last_error: Option<String>,
     pub last_error_at: Option<u64>,
     pub retry: Option<RetryReport>,
@@ -156,6 +158,7 @@ impl PipelineReport {
             not_ready_because,
             not_ready,
             paused: s.paused,
+            at_rest: s.paused && s.rests && s.in_flight_records == 0,
             last_error_at: s.last_error_at.map(unix_seconds),
             retry: s.retry.map(|retry| RetryReport {
                 part: retry.part,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::mem;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -65,6 +65,8 @@ pub struct PipelineStatus {
     streams: AtomicU64,
     in_flight_bytes: AtomicU64,
     in_flight_records: AtomicU64,
+    /// The relay sends nothing until it is let go on; true while there is none.
+    rests: AtomicBool,
     log: Mutex<LogReach>,
     /// Commit time of the oldest event in flight in microseconds since 1970; i64::MAX when there is none.
     oldest_us: AtomicI64,
@@ -117,6 +119,8 @@ pub struct Snapshot {
     /// The same, part by part.
     pub not_ready: Vec<NotReady>,
     pub paused: bool,
+    /// The relay sends nothing until it is let go on.
+    pub rests: bool,
     pub last_error: Option<String>,
     pub last_error_at: Option<SystemTime>,
     /// While it waits before another try.
@@ -192,6 +196,7 @@ impl PipelineStatus {
             streams: AtomicU64::new(0),
             in_flight_bytes: AtomicU64::new(0),
             in_flight_records: AtomicU64::new(0),
+            rests: AtomicBool::new(true),
             log: Mutex::default(),
             oldest_us: AtomicI64::new(i64::MAX),
             paused: watch::Sender::new(false),
@@ -318,6 +323,11 @@ impl PipelineStatus {
         self.oldest_us.store(oldest_us.unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 
+    /// Whether the relay has taken notice of a pause, or is gone.
+    pub fn rests(&self, rests: bool) {
+        self.rests.store(rests, Ordering::Release);
+    }
+
     /// A life begins, at its checkpoint where there is one.
     pub fn begins(&self, from: Option<&Position>) {
         self.log().begin(from);
@@ -338,6 +348,8 @@ impl PipelineStatus {
     }
 
     pub fn snapshot(&self) -> Snapshot {
+        // Before the records are read: what was sent before it rests is among them.
+        let rests = self.rests.load(Ordering::Acquire);
         let in_flight_us = self.oldest_us.load(Ordering::Relaxed);
         let log = self.log();
         let pending_us = log.oldest_pending_us().unwrap_or(i64::MAX);
@@ -364,6 +376,7 @@ impl PipelineStatus {
             since,
             not_ready,
             paused: inner.paused_since.is_some(),
+            rests,
             last_error: inner.last_error.as_ref().map(|(text, _)| text.clone()),
             last_error_at: inner.last_error.as_ref().map(|(_, at)| *at),
             retry: inner.retry.filter(|_| is_waiting),
