@@ -4,7 +4,7 @@ use secrecy::SecretString;
 use super::*;
 use crate::config::pipeline::MaskRule;
 use crate::event::{Operation, Origin, Oversized, Selection};
-use crate::processor::sample::*;
+use crate::processor::sample::{self, *};
 use crate::processor::{Chain, ErrorKind};
 
 pub(super) fn rule(path: &str, action: MaskAction) -> MaskRule {
@@ -408,7 +408,7 @@ fn chain_of(config: pipeline::Mask, outbox: pipeline::Outbox) -> Chain {
         pipeline::Processor::Mask(Box::new(config)),
         pipeline::Processor::Outbox(Box::new(outbox)),
     ];
-    chain_of(&processors, &sink(Some("t"), None))
+    sample::chain_of(&processors, &sink(Some("t"), None))
 }
 
 #[test]
