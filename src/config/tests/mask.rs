@@ -90,7 +90,7 @@ fn what_a_rule_cannot_be_is_refused_in_its_place() {
         ),
         (
             "path: a, action: drop",
-            ".action: expected `remove` or `replace` or `hash` or `round`, found `drop`",
+            ".action: expected `remove`, `replace`, `hash` or `round`, found `drop`",
         ),
         (
             "path: a, action: replace",
