@@ -49,7 +49,7 @@ CREATE TABLE letters (
     notes TEXT NOT NULL,
     replayed_at TEXT,
     replay_outcome TEXT,
-    UNIQUE (pipeline, source, position)
+    UNIQUE (pipeline, source, position, event_id)
 ) STRICT;
 CREATE INDEX letters_parked_at ON letters (parked_at);
 PRAGMA user_version = 1;
@@ -218,7 +218,7 @@ impl LetterStore {
                     "INSERT INTO letters (pipeline, source, position, event_id, event_type, aggregate_type, aggregate_id, \
                      reason, detail, error, attempts, target, parked_at, record_timestamp_ms, key, value, headers, notes) \
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18) \
-                     ON CONFLICT (pipeline, source, position) DO UPDATE SET reason = excluded.reason, \
+                     ON CONFLICT (pipeline, source, position, event_id) DO UPDATE SET reason = excluded.reason, \
                      detail = excluded.detail, error = excluded.error, attempts = excluded.attempts, \
                      target = excluded.target, parked_at = excluded.parked_at, key = excluded.key, value = excluded.value, \
                      headers = excluded.headers, notes = excluded.notes",

@@ -88,7 +88,7 @@ pub(super) fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Whether a text is one JSON value, of any depth.
-pub(super) fn is_value(text: &str) -> bool {
+pub(crate) fn is_value(text: &str) -> bool {
     let mut scanner = Scanner::new(trim(text));
     scanner.value().is_some() && scanner.is_at_end()
 }

@@ -28,6 +28,7 @@ use std::sync::Arc;
 pub(crate) use dead_letter::letter_headers;
 pub use dead_letter::{DeadLetterReason, DeadLetters, Unparkable};
 pub use error::{ErrorKind, Outline, Problem, ProcessError};
+pub(crate) use json::is_value as is_json_text;
 pub use outbox::Outbox;
 
 use crate::config::pipeline::{self, Pipeline};

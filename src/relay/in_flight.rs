@@ -52,6 +52,8 @@ pub struct Refused {
     pub error: DeliveryError,
     /// How often it was tried.
     pub attempts: u32,
+    /// What the target said to it, for its dead letter alone: there can be values of the event in it.
+    pub said: String,
 }
 
 #[derive(Debug)]

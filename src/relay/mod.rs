@@ -376,10 +376,10 @@ impl<S: Sink> Relay<S> {
     /// Takes acks and failures: moves the watermark, and ends where a delivery failed.
     fn settle(&mut self, acked: &watch::Sender<Option<Position>>) -> Option<End> {
         self.sink.take_reports();
+        self.move_watermark(acked);
         if let Some(end) = self.settle_refused() {
             return Some(end);
         }
-        self.move_watermark(acked);
         if self.ledger.event_count() == 0 {
             self.alone = None;
         }

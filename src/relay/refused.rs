@@ -65,6 +65,7 @@ impl<S: Sink> Relay<S> {
             record,
             error,
             attempts,
+            said,
         } = refused;
         let at = self.origins.as_ref().and_then(|origins| origins.get(seq)).cloned();
         let place = at.as_ref().map(EventPosition::to_string).unwrap_or_default();
@@ -75,7 +76,14 @@ impl<S: Sink> Relay<S> {
             (ErrorPolicy::DeadLetter, Some(dead_letters), Some(at)) => {
                 let reason = DeadLetterReason::of_delivery(&error);
                 tracing::warn!(at = place, reason = reason.label(), attempts, error = %error, "event parked");
-                let letter = dead_letters.of_record(record, &error, &at, attempts, SystemTime::now());
+                let told = match said.is_empty() {
+                    true => error,
+                    false => DeliveryError {
+                        text: format!("{error} ({said})"),
+                        ..error
+                    },
+                };
+                let letter = dead_letters.of_record(record, &told, &at, attempts, SystemTime::now());
                 self.ledger.set_fate(seq, Fate::DeadLettered(reason));
                 if let Err(given_back) = self.sink.park(seq, letter) {
                     let text = match given_back {

@@ -67,8 +67,18 @@ impl SinkParts {
                 Arc::clone(status),
             )?)),
             TargetParts::Http(parts) => Target::Http(HttpSink::new(parts, acks.clone(), Arc::clone(status))?),
-            TargetParts::File(path) => Target::Lines(Worker::start(FileLines::open(path)?, acks.clone(), |_| {})),
-            TargetParts::Stdout => Target::Lines(Worker::start(StdoutLines::default(), acks.clone(), |_| {})),
+            TargetParts::File(path) => Target::Lines(Worker::start(
+                FileLines::open(path)?,
+                acks.clone(),
+                Arc::clone(status),
+                |_| {},
+            )),
+            TargetParts::Stdout => Target::Lines(Worker::start(
+                StdoutLines::default(),
+                acks.clone(),
+                Arc::clone(status),
+                |_| {},
+            )),
         };
         let letters = match &self.letters {
             Some(file) => {
@@ -81,7 +91,12 @@ impl SinkParts {
                         passer.pass_over(seq);
                     }
                 };
-                Some(Worker::start(LetterMedium::open(file)?, acks, written))
+                Some(Worker::start(
+                    LetterMedium::open(file)?,
+                    acks,
+                    Arc::clone(status),
+                    written,
+                ))
             }
             None => None,
         };
@@ -147,7 +162,7 @@ impl Sink for AnySink {
 
     fn pass_over(&mut self, seq: Seq) {
         if let Target::Http(http) = &self.target {
-            http.passer().pass_over(seq);
+            http.pass_over(seq);
         }
     }
 

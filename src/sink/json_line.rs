@@ -13,13 +13,13 @@ use std::io::Write as _;
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use serde::de::IgnoredAny;
 
+use crate::processor::is_json_text;
 use crate::record::{Header, Record};
 
 /// Whether the bytes are one JSON text.
 pub(super) fn is_json(bytes: &[u8]) -> bool {
-    serde_json::from_slice::<IgnoredAny>(bytes).is_ok() && std::str::from_utf8(bytes).is_ok()
+    std::str::from_utf8(bytes).is_ok_and(is_json_text)
 }
 
 /// Appends JSON, which must be that, without line breaks: inside of strings JSON has none that are not escaped.

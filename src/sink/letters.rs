@@ -3,6 +3,7 @@
 use crate::config::LetterFile;
 use crate::letters::{Letter, LetterStore, LetterStoreError};
 use crate::record::Record;
+use crate::telemetry::error_chain;
 
 use super::worker::Medium;
 use super::{DeliveryError, DeliveryErrorKind};
@@ -20,8 +21,11 @@ impl Medium for LetterMedium {
     fn write(&mut self, records: &[Record]) -> Result<(), DeliveryError> {
         let letters: Vec<Letter> = records.iter().map(Letter::of_record).collect();
         self.0.park(&letters).map_err(|error| DeliveryError {
-            kind: DeliveryErrorKind::Unavailable,
-            text: format!("{error}; it is tried again"),
+            kind: match error.can_heal() {
+                true => DeliveryErrorKind::Unavailable,
+                false => DeliveryErrorKind::Refused,
+            },
+            text: error_chain(&error),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The sinks `stdout` and `file`: a line of JSON a record (`json_line`).
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -35,8 +35,6 @@ impl Medium for StdoutLines {
 pub(super) struct FileLines {
     file: File,
     path: PathBuf,
-    /// Of the whole lines.
-    length: u64,
     lines: Vec<u8>,
 }
 
@@ -72,16 +70,15 @@ impl FileLines {
             if length < file.metadata()?.len() {
                 file.set_len(length)?;
             }
-            Ok((file, length))
+            Ok(file)
         };
-        let (file, length) = opened().map_err(|source| LinesError {
+        let file = opened().map_err(|source| LinesError {
             path: path.to_owned(),
             source,
         })?;
         Ok(Self {
             file,
             path: path.to_owned(),
-            length,
             lines: Vec::new(),
         })
     }
@@ -129,18 +126,35 @@ fn whole_lines(file: &mut File) -> io::Result<u64> {
 impl Medium for FileLines {
     fn write(&mut self, records: &[Record]) -> Result<(), DeliveryError> {
         render(&mut self.lines, records);
-        let written = self.file.write_all(&self.lines).and_then(|()| self.file.sync_data());
-        if let Err(error) = written {
-            // What was written of the lines is no line. Should this fail as well, the next opening does it.
-            let _ = self.file.set_len(self.length);
-            return Err(DeliveryError {
-                kind: DeliveryErrorKind::Unavailable,
-                text: format!("write to `{}`: {error}; it is tried again", self.path.display()),
-            });
+        let unavailable = |error: &dyn std::error::Error| DeliveryError {
+            kind: DeliveryErrorKind::Unavailable,
+            text: format!("write to `{}`: {error}", self.path.display()),
+        };
+        // One that was moved away, to make room for another, is not written to any more.
+        if !is_at(&self.file, &self.path) {
+            match Self::open(&self.path) {
+                Ok(fresh) => self.file = fresh.file,
+                Err(error) => return Err(unavailable(&error.source)),
+            }
         }
-        self.length += self.lines.len() as u64;
-        Ok(())
+        let length = self.file.metadata().map_err(|error| unavailable(&error))?.len();
+        let written = self.file.write_all(&self.lines).and_then(|()| self.file.sync_data());
+        written.map_err(|error| {
+            // What was written of the lines is no line. Should this fail as well, the next opening does it.
+            let _ = self.file.set_len(length);
+            unavailable(&error)
+        })
     }
+}
+
+/// Whether the path still leads to the file.
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let same = |one: io::Result<Metadata>, other: io::Result<Metadata>| {
+        let (one, other) = (one.ok()?, other.ok()?);
+        Some((one.dev(), one.ino()) == (other.dev(), other.ino()))
+    };
+    same(file.metadata(), std::fs::metadata(path)).unwrap_or(false)
 }
 
 fn render(lines: &mut Vec<u8>, records: &[Record]) {
@@ -170,6 +184,27 @@ mod tests {
         fs::write(&path, format!("{long}\n{long}")).unwrap();
         drop(FileLines::open(&path).unwrap());
         assert_eq!(fs::metadata(&path).unwrap().len(), 200_001);
+    }
+
+    #[test]
+    fn a_file_that_was_moved_away_is_followed_by_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.jsonl");
+        let mut lines = FileLines::open(&path).unwrap();
+        let record = Record {
+            topic: "t".into(),
+            partition: None,
+            key: None,
+            value: None,
+            headers: Vec::new(),
+            timestamp_ms: 0,
+            about: None,
+        };
+        lines.write(std::slice::from_ref(&record)).unwrap();
+        fs::rename(&path, folder.path().join("old.jsonl")).unwrap();
+        lines.write(&[record.clone(), record]).unwrap();
+        let count = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap().lines().count();
+        assert_eq!((count("old.jsonl"), count("events.jsonl")), (1, 2));
     }
 
     #[test]

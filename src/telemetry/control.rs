@@ -1,9 +1,9 @@
 //! Who may change how a pipeline runs over HTTP.
 //!
-//! Reading is open to whoever reaches the address; a change is not. With the token it is allowed from anywhere. Without,
-//! only from this machine, and not by what a page in a browser of this machine can send: a form cannot set a header of its
+//! Reading is open to whoever reaches the address; a change is not. Where `run` was given a token, it takes that, from
+//! anywhere. Where it was not, only from this machine, and not by what a page in a browser of this machine can send: a form cannot set a header of its
 //! own, a script of another origin may not, and one whose name was rebound to this machine betrays itself by `Host`. What a
-//! proxy passes on comes from this machine and says nothing of who sent it, so it needs the token too.
+//! proxy passes on comes from this machine and says nothing of who sent it: it is turned away where the proxy tells that it is one.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -48,11 +48,12 @@ impl Access {
             };
         }
         let is_passed_on = FORWARDED.iter().any(|name| headers.contains_key(*name));
-        if !peer.ip().to_canonical().is_loopback() || is_passed_on {
+        // Where there is a token, it says who asks: a proxy that adds no header of its own cannot be told from this machine.
+        if self.token.is_some() || !peer.ip().to_canonical().is_loopback() || is_passed_on {
             return Err(match self.token {
                 Some(_) => unauthorized(
-                    "from another machine, or through a proxy, this takes the header `Authorization: Bearer TOKEN`: \
-                     tailpost pause and resume send it with --http-token or TAILPOST_HTTP_TOKEN\n",
+                    "this takes the header `Authorization: Bearer TOKEN`: tailpost pause and resume send it with --http-token or \
+                     TAILPOST_HTTP_TOKEN\n",
                 ),
                 None => forbidden(
                     "from another machine, or through a proxy, this takes a token: give tailpost run one with --http-token or \
@@ -128,7 +129,7 @@ mod tests {
     fn this_machine_is_let_in_by_the_header_that_browsers_do_not_send_for_a_page() {
         for peer in ["127.0.0.1:5000", "[::1]:5000", "[::ffff:127.0.0.1]:5000"] {
             assert_eq!(admit(None, peer, &HERE), 200, "{peer}");
-            assert_eq!(admit(Some("secret"), peer, &HERE), 200, "{peer}");
+            assert_eq!(admit(Some("secret"), peer, &HERE), 401, "{peer}");
             assert_eq!(admit(None, peer, &HERE[..1]), 403, "as a form sends it");
         }
         for (host, code) in [

@@ -62,7 +62,12 @@ struct Shared {
 impl Target {
     /// `behaviour` is given each request, and how many came before it.
     pub fn new(behaviour: impl Fn(&Request, usize) -> Answer + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        Self::at(SocketAddr::from(([127, 0, 0, 1], 0)), behaviour)
+    }
+
+    /// At an address where nobody listens.
+    pub fn at(address: SocketAddr, behaviour: impl Fn(&Request, usize) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind(address).expect("a port");
         let address = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared {
             behaviour: Mutex::new(Arc::new(behaviour)),
@@ -82,6 +87,10 @@ impl Target {
             }
         });
         Self { address, shared }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     pub fn url(&self) -> String {

@@ -131,7 +131,7 @@ fn read_policy(reader: &mut Reader<'_>, field: &Field<'_>, has_place: bool) -> R
     ];
     let policy = reader.word(field, &policies)?;
     if policy == ErrorPolicy::DeadLetter && !has_place {
-        let message = "`dead_letter` has no topic to go to: add `spec.dead_letter: {type: kafka, config: {topic: ...}}`, or write `halt` or `skip`";
+        let message = "`dead_letter` has no place to go to: add `spec.dead_letter: {type: kafka, config: {topic: ...}}` or `{type: sqlite, config: {path: ...}}`, or write `halt` or `skip`";
         return Err(reader.refuse(field, message));
     }
     Ok(policy)

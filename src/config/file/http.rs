@@ -17,7 +17,7 @@ use crate::config::pipeline::{
     BatchForm, Body, Envelope, Http, HttpAuth, HttpBatch, Method, Ordering, Restart, Retry, Ssl, SslMode, StatusSet,
 };
 use crate::config::reader::{Field, Read, Reader, optional};
-use crate::config::shown::describe;
+use crate::config::shown::{describe, quoted};
 use crate::config::template::{Part, Template};
 
 pub(in crate::config) const MOST_CONCURRENT: i64 = 1000;
@@ -142,6 +142,7 @@ pub(super) fn read(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<HttpReadi
     Ok(HttpReading { http, says_attempts })
 }
 
+const USERNAME: &str = "text without a colon";
 const URL: &str = "an http or https URL whose host is the same for all events";
 const NO_TLS_FILES: Ssl = Ssl {
     mode: SslMode::VerifyFull,
@@ -232,9 +233,13 @@ fn read_auth(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<HttpAuth> {
     let kind = require_kind(reader, &mut mapping, "authentication", &kinds);
     kind.read(|kind| match kind.unwrap_or(Type::Bearer) {
         Type::Basic => {
-            let username = reader
-                .require(&mut mapping, "username", "text without a colon")
-                .and_then(|field| reader.filled(&field));
+            let username =
+                reader
+                    .require(&mut mapping, "username", USERNAME)
+                    .and_then(|field| match reader.filled(&field)? {
+                        name if name.contains(':') => Err(reader.unexpected(&field, USERNAME, quoted(&name))),
+                        name => Ok(name),
+                    });
             let password = reader
                 .require(&mut mapping, "password", "the password")
                 .and_then(|field| reader.secret(&field, "text"));

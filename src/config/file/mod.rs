@@ -226,7 +226,7 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
         envelope::check_headers(reader, sink.envelope(), &seen.headers);
     }
     if let Ok(sink) = &sink {
-        check_kafka_only(reader, sink.kind, &seen, &said_checkpoint, &dead_letter);
+        check_clusters(reader, sink, &seen, &said_checkpoint, &dead_letter);
     }
     let (mut source, processors) = (source?, processors?.unwrap_or_default());
     order::check(reader, &source, &seen.inspectors);
@@ -277,15 +277,23 @@ fn read_whole(reading: SinkReading<'_>, errors: &Read<ErrorPolicies>) -> Read<Si
     Ok(sink)
 }
 
-/// Refuses what only a sink of type `kafka` can have.
-fn check_kafka_only(
+/// Refuses what only the cluster of a sink of type `kafka` can have, and what does not go with its transactions.
+fn check_clusters(
     reader: &mut Reader<'_>,
-    kind: SinkKind,
+    sink: &SinkReading<'_>,
     seen: &Seen<'_>,
     checkpoint: &Read<Option<CheckpointReading<'_>>>,
     dead_letter: &Read<Option<DeadLetterReading<'_>>>,
 ) {
+    let (kind, transactions) = (sink.kind, &sink.transactions);
     if kind == SinkKind::Kafka {
+        if let Ok(Some(said)) = dead_letter
+            && said.topic.is_none()
+            && matches!(transactions.exactly_once, Ok(true))
+        {
+            let message = "a file is not part of the sink's transactions, which `exactly_once: true` asks for: write `{type: kafka, config: {topic: ...}}`";
+            reader.refuse(&said.whole, message);
+        }
         return;
     }
     if let Ok(Some(said)) = checkpoint

@@ -19,14 +19,26 @@ pub(super) enum Verdict {
     /// Not now. An attempt that is not answered may have been carried out.
     Later {
         why: String,
+        /// What the target said, which can be of the event's own.
+        said: String,
         /// As the target asked.
         after: Option<Duration>,
-        timed_out: bool,
+        how: Failed,
     },
     /// Never.
-    Refused { why: String },
+    Refused { why: String, said: String },
     /// Whatever the event: a person must act.
     Forbidden { why: String },
+}
+
+/// How an attempt failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failed {
+    /// There was no connection: nothing was sent, and the event has no part in it.
+    Unreached,
+    /// No answer came in its time.
+    TimedOut,
+    Answered,
 }
 
 /// What is to be known of the statuses.
@@ -58,13 +70,14 @@ impl Rules {
         if self.success.contains(status) {
             return Verdict::Accepted;
         }
-        let said = shown(body);
-        let answer = format!("{host} answers {status}{said}");
+        let said = shown_text(body);
+        let answer = format!("{host} answers {status}");
         if self.retry_on.contains(status) {
             return Verdict::Later {
                 why: answer,
+                said,
                 after: retry_after(headers, now),
-                timed_out: false,
+                how: Failed::Answered,
             };
         }
         if self.halt_on.contains(status) {
@@ -75,14 +88,13 @@ impl Rules {
             return Verdict::Forbidden { why };
         }
         if let (300..=399, Some(location)) = (status, headers.get(LOCATION)) {
-            let location = shown_text(location.as_bytes());
-            let why = format!(
-                "{host} answers {status} and points to {location}: redirects are not followed, write that `url`"
-            );
-            return Verdict::Refused { why };
+            let said = format!("location: {}", shown_text(location.as_bytes()));
+            let why = format!("{answer}: redirects are not followed, write the `url` that it points to");
+            return Verdict::Refused { why, said };
         }
         Verdict::Refused {
             why: format!("{answer}: for good, since it is neither in `success` nor in `retry_on`"),
+            said,
         }
     }
 }
@@ -98,15 +110,6 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
         }
     };
     Some(wait.min(LONGEST_RETRY_AFTER))
-}
-
-fn shown(body: &[u8]) -> String {
-    let text = shown_text(body);
-    if text.is_empty() {
-        String::new()
-    } else {
-        format!(" ({text})")
-    }
 }
 
 /// On one line, and no more of it than helps.
@@ -151,22 +154,23 @@ mod tests {
             verdict(500, &[], b""),
             Verdict::Later {
                 after: None,
-                timed_out: false,
+                how: Failed::Answered,
                 ..
             }
         ));
         assert!(matches!(verdict(401, &[], b""), Verdict::Forbidden { .. }));
-        let Verdict::Refused { why } = verdict(400, &[], b"no\nsuch field") else {
-            panic!("for good")
+        let refused = |status, headers: &[_], body: &[u8]| match verdict(status, headers, body) {
+            Verdict::Refused { why, said } => (why, said),
+            other => panic!("{other:?}"),
         };
+        let why = "http://h answers 400: for good, since it is neither in `success` nor in `retry_on`";
         assert_eq!(
-            why,
-            "http://h answers 400 (no such field): for good, since it is neither in `success` nor in `retry_on`"
+            refused(400, &[], b"no\nsuch field"),
+            (why.to_owned(), "no such field".to_owned())
         );
-        let Verdict::Refused { why } = verdict(302, &[(LOCATION, "https://h/x")], b"") else {
-            panic!("for good")
-        };
-        assert!(why.contains("points to https://h/x"), "{why}");
+        let (why, said) = refused(302, &[(LOCATION, "https://h/x")], b"");
+        assert!(why.contains("redirects are not followed"), "{why}");
+        assert_eq!(said, "location: https://h/x");
     }
 
     #[test]
@@ -185,13 +189,15 @@ mod tests {
 
     #[test]
     fn an_answer_is_shown_on_one_line_and_not_at_length() {
-        let Verdict::Later { why, .. } = verdict(500, &[], &[b'x'; 5000]) else {
-            panic!("later")
+        let said = |body: &[u8]| match verdict(500, &[], body) {
+            Verdict::Later { why, said, .. } => {
+                assert_eq!(why, "http://h answers 500", "a log has none of it");
+                said
+            }
+            other => panic!("{other:?}"),
         };
-        assert!(why.len() < 400 && why.ends_with("…)"), "{why}");
-        let Verdict::Later { why, .. } = verdict(500, &[], b"\x1b[31m\xff") else {
-            panic!("later")
-        };
-        assert!(!why.contains('\u{1b}'), "{why:?}");
+        let long = said(&[b'x'; 5000]);
+        assert!(long.len() < 400 && long.ends_with('…'), "{long}");
+        assert!(!said(b"\x1b[31m\xff").contains('\u{1b}'));
     }
 }

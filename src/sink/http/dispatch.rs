@@ -18,12 +18,16 @@ use crate::sink::{DeliveryError, DeliveryErrorKind, RecordFault};
 use crate::telemetry::error_chain;
 use crate::telemetry::status::PipelineStatus;
 
-use super::answer::{Rules, Verdict};
+use super::answer::{Failed, Rules, Verdict};
 use super::lanes::{Item, Job, Lanes};
 use super::request::{NotJson, Requests};
 
 /// The most of an answer that is read. A longer one ends its connection.
 const MAX_ANSWER: usize = 64 * 1024;
+/// More than servers take.
+const MAX_HEADERS: usize = 500;
+/// A batch of which attempts have no end is sent one by one after so many.
+const BATCH_ATTEMPTS: u32 = 5;
 
 /// What each request needs.
 #[derive(Debug)]
@@ -64,6 +68,8 @@ pub(super) struct Dispatcher {
     pub(super) number: u64,
     /// Their lanes wait: should an event come again after all, nothing of its key may have overtaken it.
     pub(super) refused: Vec<RefusedJob>,
+    /// Jobs that wait for another try, or are at one: while there are any, the target is in trouble.
+    pub(super) troubled: usize,
 }
 
 /// Why nothing more is sent.
@@ -145,21 +151,25 @@ impl Dispatcher {
         }
     }
 
-    fn settle(&mut self, job: Job, verdict: Verdict) -> Result<(), Stop> {
+    fn settle(&mut self, mut job: Job, verdict: Verdict) -> Result<(), Stop> {
         if verdict != Verdict::Accepted {
             self.status.count(|totals| totals.failed += job.items.len() as u64);
         }
+        if let Verdict::Later { why, said, after, how } = verdict {
+            self.later(job, why, said, after, how);
+            return Ok(());
+        }
+        if std::mem::take(&mut job.is_troubled) {
+            self.calm_down();
+        }
         match verdict {
+            Verdict::Later { .. } => {}
             Verdict::Accepted => {
                 job.items.iter().for_each(|item| self.acks.acked(item.seq));
                 self.lanes.done(job);
-                if self.waiting.is_empty() {
-                    self.status.sink_trouble(None);
-                }
             }
-            Verdict::Later { why, after, timed_out } => self.later(job, why, after, timed_out),
             Verdict::Refused { .. } if job.items.len() > 1 => self.lanes.split(job),
-            Verdict::Refused { why } => self.refuse(job, why, RecordFault::Refused),
+            Verdict::Refused { why, said } => self.refuse(job, why, said, RecordFault::Refused),
             Verdict::Forbidden { why } => {
                 let (kind, text) = (DeliveryErrorKind::Refused, why);
                 self.acks.broken(DeliveryError { kind, text });
@@ -169,18 +179,40 @@ impl Dispatcher {
         Ok(())
     }
 
-    fn later(&mut self, job: Job, why: String, after: Option<Duration>, timed_out: bool) {
-        let attempts = job.attempts;
-        if self.retry.max_attempts.is_some_and(|most| attempts >= most) {
-            let fault = match timed_out {
-                true => RecordFault::TimedOut,
-                false => RecordFault::Exhausted,
+    fn calm_down(&mut self) {
+        self.troubled -= 1;
+        if self.troubled == 0 {
+            self.status.sink_trouble(None);
+        }
+    }
+
+    fn later(&mut self, mut job: Job, why: String, said: String, after: Option<Duration>, how: Failed) {
+        // What cannot be reached says nothing of the event: a target that is away for a while is waited for.
+        job.reached += u32::from(how != Failed::Unreached);
+        let (attempts, most) = (job.attempts, self.retry.max_attempts);
+        let is_batch = job.items.len() > 1;
+        // Without an end to the attempts, one event must not hold the others of its batch for ever.
+        let is_enough = most
+            .or(is_batch.then_some(BATCH_ATTEMPTS))
+            .is_some_and(|most| job.reached >= most);
+        if is_enough {
+            if std::mem::take(&mut job.is_troubled) {
+                self.calm_down();
+            }
+            let fault = match how {
+                Failed::TimedOut => RecordFault::TimedOut,
+                Failed::Unreached | Failed::Answered => RecordFault::Exhausted,
             };
-            return self.refuse(job, format!("{why}; it was tried {attempts} times"), fault);
+            return match is_batch {
+                true => self.lanes.split(job),
+                false => self.refuse(job, format!("{why}; it was tried {attempts} times"), said, fault),
+            };
         }
         let wait = delay(&self.retry.delays, attempts).max(after.unwrap_or_default());
-        let most = self.retry.max_attempts;
         let (events, wait_ms) = (job.items.len(), wait.as_millis());
+        if !std::mem::replace(&mut job.is_troubled, true) {
+            self.troubled += 1;
+        }
         if self.status.sink_trouble(Some(why.clone())) {
             tracing::warn!(error = why, attempts, most, events, wait_ms, "delivery is tried again");
         } else {
@@ -190,7 +222,7 @@ impl Dispatcher {
         self.waiting.insert((Instant::now() + wait, self.number), job);
     }
 
-    fn refuse(&mut self, mut job: Job, why: String, fault: RecordFault) {
+    fn refuse(&mut self, mut job: Job, why: String, said: String, fault: RecordFault) {
         let open = job.items.iter().map(|item| item.seq).collect();
         for item in std::mem::take(&mut job.items) {
             self.acks.refused(Refused {
@@ -201,9 +233,29 @@ impl Dispatcher {
                     text: why.clone(),
                 },
                 attempts: job.attempts,
+                said: said.clone(),
             });
         }
         self.refused.push(RefusedJob { job, open });
+    }
+}
+
+impl Drop for Dispatcher {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let (kind, text) = (
+                DeliveryErrorKind::Unavailable,
+                "the sink's task failed; this is a fault of tailpost".to_owned(),
+            );
+            self.acks.broken(DeliveryError { kind, text });
+        }
+    }
+}
+
+fn refused(why: String) -> Verdict {
+    Verdict::Refused {
+        why,
+        said: String::new(),
     }
 }
 
@@ -214,25 +266,38 @@ impl Target {
         };
         let url = match Url::parse(url) {
             Ok(url) => url,
-            Err(error) => {
-                return Verdict::Refused {
-                    why: format!("the event's URL is none: {error}"),
-                };
-            }
+            Err(error) => return refused(format!("the event's URL is none: {error}")),
         };
         let host = url.origin().ascii_serialization();
         let body = match self.requests.body(&job.items) {
             Ok(body) => body,
             Err(NotJson { .. }) => {
                 let why = "the event's value is not JSON, of which a `batch` is made: send it without one, or as `body: envelope`";
-                return Verdict::Refused { why: why.to_owned() };
+                return refused(why.to_owned());
             }
         };
+        if let Some(count) = job
+            .items
+            .iter()
+            .map(|item| item.record.headers.len())
+            .find(|count| *count > MAX_HEADERS)
+        {
+            return refused(format!(
+                "its record has {count} headers, of which a request takes {MAX_HEADERS}"
+            ));
+        }
         match timeout(self.attempt_timeout, self.send(job, url, &host, body)).await {
             Ok(Ok(verdict)) => verdict,
+            // The request itself is none, such as one with a URL that is too long.
+            Ok(Err(error)) if error.is_builder() => refused(error_chain(&error.without_url())),
             Ok(Err(error)) => Verdict::Later {
-                timed_out: error.is_timeout(),
+                how: match (error.is_connect(), error.is_timeout()) {
+                    (true, _) => Failed::Unreached,
+                    (false, true) => Failed::TimedOut,
+                    (false, false) => Failed::Answered,
+                },
                 why: format!("{host}: {}", error_chain(&error.without_url())),
+                said: String::new(),
                 after: None,
             },
             Err(_) => Verdict::Later {
@@ -240,8 +305,9 @@ impl Target {
                     "{host} did not answer within {:?} (`retry.attempt_timeout`); it may have carried out what it was sent",
                     self.attempt_timeout
                 ),
+                said: String::new(),
                 after: None,
-                timed_out: true,
+                how: Failed::TimedOut,
             },
         }
     }

@@ -16,8 +16,10 @@ use crate::relay::in_flight::Seq;
 pub(super) struct Item {
     pub(super) seq: Seq,
     pub(super) record: Record,
-    /// It was in a batch that the target refused for good: the next time nothing else may be.
+    /// It was in a batch that the target did not take: the next time nothing else may be.
     pub(super) alone: bool,
+    /// How often it was tried before, in such a batch.
+    pub(super) attempts: u32,
 }
 
 impl Item {
@@ -42,6 +44,10 @@ pub(super) struct Job {
     lanes: Vec<OrderingKey>,
     /// How often it was tried.
     pub(super) attempts: u32,
+    /// How often of these the target could be reached, be it without an answer.
+    pub(super) reached: u32,
+    /// It waits for another try, or is at one.
+    pub(super) is_troubled: bool,
 }
 
 /// How much one request may carry.
@@ -99,6 +105,8 @@ impl Lanes {
             items: Vec::new(),
             lanes: Vec::new(),
             attempts: 0,
+            reached: 0,
+            is_troubled: false,
         };
         let mut bytes = 0;
         while let Some(ready) = self.ready.front() {
@@ -128,7 +136,8 @@ impl Lanes {
                 None => {}
             }
         }
-        (!job.items.is_empty()).then_some(job)
+        job.attempts = job.items.first()?.attempts;
+        Some(job)
     }
 
     /// The job's events are settled: its lanes go on.
@@ -148,6 +157,7 @@ impl Lanes {
     pub(super) fn split(&mut self, mut job: Job) {
         for mut item in mem::take(&mut job.items).into_iter().rev() {
             item.alone = true;
+            item.attempts = job.attempts;
             match item.ordering() {
                 OrderingKey::Unordered => self.ready.push_front(Ready::Unordered(item)),
                 key => self.lanes.entry(key).or_default().queue.push_front(item),
@@ -196,6 +206,7 @@ mod tests {
                 })),
             },
             alone: false,
+            attempts: 0,
         }
     }
 

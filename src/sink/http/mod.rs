@@ -92,6 +92,7 @@ impl HttpSink {
             waiting: BTreeMap::new(),
             number: 0,
             refused: Vec::new(),
+            troubled: 0,
         };
         #[expect(clippy::disallowed_methods, reason = "what may be in flight bounds it")]
         let (given, taken) = mpsc::unbounded_channel();
@@ -100,10 +101,19 @@ impl HttpSink {
     }
 
     pub(super) fn send(&mut self, seq: Seq, record: Record) -> Result<(), SendError> {
-        let alone = false;
+        let item = Item {
+            seq,
+            record,
+            alone: false,
+            attempts: 0,
+        };
         // One that is not taken any more was reported to be broken.
-        let _ = self.given.send(Given::Item(Item { seq, record, alone }));
+        let _ = self.given.send(Given::Item(item));
         Ok(())
+    }
+
+    pub(super) fn pass_over(&self, seq: Seq) {
+        let _ = self.given.send(Given::PassedOver(seq));
     }
 
     pub(super) fn passer(&self) -> Passer {

@@ -38,6 +38,7 @@ fn item(value: Option<&'static [u8]>, headers: &[(&str, Option<&'static [u8]>)])
             })),
         },
         alone: false,
+        attempts: 0,
     }
 }
 
