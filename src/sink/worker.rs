@@ -55,7 +55,8 @@ impl Worker {
             status,
             stop: Arc::clone(&stop),
         };
-        let thread = thread::spawn(move || job.run(medium, &given, &written));
+        let here = tracing::Span::current();
+        let thread = thread::spawn(move || here.in_scope(|| job.run(medium, &given, &written)));
         Self { queue, stop, thread }
     }
 

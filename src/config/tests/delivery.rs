@@ -42,7 +42,7 @@ fn a_dead_letter_without_a_place_is_refused_with_the_remedy() {
         let line = violation(&spec_with(&format!("errors: {{{policy}: dead_letter}}")));
         assert!(
             line.contains(&format!(
-                "spec.errors.{policy}: `dead_letter` has no topic to go to: add `spec.dead_letter:"
+                "spec.errors.{policy}: `dead_letter` has no place to go to: add `spec.dead_letter:"
             )),
             "{line}"
         );

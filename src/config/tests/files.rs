@@ -155,6 +155,7 @@ fn the_ready_files_load_without_a_note() {
         "pipelines/orders-postgres.yaml",
         "pipelines/outbox-table-postgres.yaml",
         "pipelines/shop-mysql.yaml",
+        "pipelines/webhooks-postgres.yaml",
         "examples/orders-postgres/pipeline.yaml",
         "examples/shop-mysql/pipeline.yaml",
         "src/cli/demo/pipelines/postgres.yaml",

@@ -101,6 +101,10 @@ fn values_out_of_their_rules_are_refused() {
         ("headers: {a: \"x\\ny\"}", "its value is none of an HTTP header"),
         ("auth: {type: digest}", "authentication `digest` is not supported"),
         ("auth: {type: basic, username: a}", "password: missing key"),
+        (
+            "auth: {type: basic, username: 'a:b', password: c}",
+            "username: expected text without a colon",
+        ),
         ("tls: {cert: a.pem}", "`cert` and `key` go together"),
         ("batch: {max_bytes: 1MiB}", "max_events: missing key"),
         (
@@ -181,6 +185,20 @@ fn what_only_a_cluster_has_is_refused_without_one() {
             assert!(line.contains(expected), "{line}");
         }
     }
+}
+
+#[test]
+fn a_file_of_dead_letters_is_no_part_of_a_transaction() {
+    let file = |exactly_once| {
+        let sink = format!("{{type: kafka, config: {{id: k, brokers: 'h:1', exactly_once: {exactly_once}}}}}");
+        file("", &sink, "  dead_letter: {type: sqlite, config: {path: d}}\n")
+    };
+    loaded(&file(false));
+    let line = violation(&file(true));
+    assert!(
+        line.contains("dead_letter: a file is not part of the sink's transactions"),
+        "{line}"
+    );
 }
 
 #[test]

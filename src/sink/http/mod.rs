@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
+use tracing::Instrument;
 
 use crate::config;
 use crate::preflight::Finding;
@@ -96,7 +97,7 @@ impl HttpSink {
         };
         #[expect(clippy::disallowed_methods, reason = "what may be in flight bounds it")]
         let (given, taken) = mpsc::unbounded_channel();
-        let dispatcher = tokio::spawn(dispatcher.run(taken));
+        let dispatcher = tokio::spawn(dispatcher.run(taken).in_current_span());
         Ok(Self { given, dispatcher })
     }
 
