@@ -31,6 +31,7 @@ mod crash;
 mod dead_letters;
 mod debezium;
 mod delivery;
+mod dlq;
 mod envelopes;
 mod exactly_once;
 mod failover_mysql;

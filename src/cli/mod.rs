@@ -8,6 +8,7 @@ mod check;
 mod client;
 mod convert;
 mod demo;
+mod dlq;
 mod pause;
 mod position;
 mod run;
@@ -15,12 +16,12 @@ mod schema;
 mod status;
 mod validate;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{self, Loaded, ProcessEnvironment};
+use crate::config::{self, Loaded, Pipeline, ProcessEnvironment};
 
 use pause::Hold;
 
@@ -78,6 +79,8 @@ enum Command {
     Schema,
     /// Show, move or set the position that a pipeline goes on from.
     Position(position::PositionArguments),
+    /// List, show, replay, purge, count or export a pipeline's dead letters.
+    Dlq(dlq::DlqArguments),
     /// Make a pipeline file of another connector's configuration.
     Convert(convert::ConvertArguments),
     /// Show the whole way on this machine, with a private database server and an in-process Kafka broker.
@@ -111,6 +114,7 @@ pub fn main() -> ExitCode {
         Command::Alert(arguments) => alert::run(arguments),
         Command::Schema => schema::run(),
         Command::Position(arguments) => position::run(arguments),
+        Command::Dlq(arguments) => dlq::run(arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
     }
@@ -129,6 +133,18 @@ fn load(paths: &[PathBuf]) -> Result<Vec<Loaded>, ExitCode> {
         }
         Err(errors) => {
             eprintln!("{errors}");
+            Err(ExitCode::from(BAD_CONFIG))
+        }
+    }
+}
+
+/// Loads the one pipeline that is meant.
+fn load_one(path: &Path) -> Result<Pipeline, ExitCode> {
+    let mut loaded = load(&[path.to_owned()])?;
+    match (loaded.pop(), loaded.is_empty()) {
+        (Some(file), true) => Ok(file.pipeline),
+        _ => {
+            eprintln!("{}: a folder of several pipelines: expected one file", path.display());
             Err(ExitCode::from(BAD_CONFIG))
         }
     }

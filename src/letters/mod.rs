@@ -1,15 +1,101 @@
 //! Dead letters as an operator sees them, wherever they are kept.
 
 mod store;
+mod topic;
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::processor::letter_headers as names;
-use crate::record::{Header, Record};
+use crate::record::{About, Header, OrderingKey, Record};
 
 pub use store::{Kept, LetterStore, LetterStoreError};
+pub(crate) use topic::{FieldNames, Held, LetterTopicError, marker, read as read_topic};
+
+/// The outcome of a letter that its target has.
+pub const PUBLISHED: &str = "published";
+
+/// Names a letter in the place where it is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LetterId {
+    /// Of a file.
+    Row(i64),
+    /// Of a topic.
+    Record { partition: i32, offset: i64 },
+}
+
+impl fmt::Display for LetterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Row(id) => id.fmt(f),
+            Self::Record { partition, offset } => write!(f, "{partition}:{offset}"),
+        }
+    }
+}
+
+/// A text that names no letter.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected a number (of a letter in a file) or partition:offset (of one in a topic)")]
+pub struct ParseLetterIdError;
+
+impl FromStr for LetterId {
+    type Err = ParseLetterIdError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let id = match text.split_once(':') {
+            None => text.parse().ok().map(Self::Row),
+            Some((partition, offset)) => partition
+                .parse()
+                .ok()
+                .zip(offset.parse().ok())
+                .map(|(partition, offset)| Self::Record { partition, offset }),
+        };
+        id.ok_or(ParseLetterIdError)
+    }
+}
+
+/// The last time that a letter was sent again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replay {
+    /// As RFC 3339 has it.
+    pub at: String,
+    /// [`PUBLISHED`], or why not.
+    pub outcome: String,
+}
+
+impl Replay {
+    pub fn is_published(&self) -> bool {
+        self.outcome == PUBLISHED
+    }
+}
+
+/// A letter where it is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parked {
+    pub id: LetterId,
+    pub letter: Letter,
+    pub replay: Option<Replay>,
+}
+
+impl Parked {
+    /// Whether the target has it by now.
+    pub fn is_replayed(&self) -> bool {
+        self.replay.as_ref().is_some_and(Replay::is_published)
+    }
+}
+
+impl From<Kept> for Parked {
+    fn from(kept: Kept) -> Self {
+        Self {
+            id: LetterId::Row(kept.id),
+            letter: kept.letter,
+            replay: kept.replayed.map(|(at, outcome)| Replay { at, outcome }),
+        }
+    }
+}
 
 /// An event that went no further, with why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +173,27 @@ impl Letter {
             value: self.value.clone(),
             headers: self.headers.clone(),
             timestamp_ms: self.record_timestamp_ms,
-            about: None,
+            about: Some(Box::new(About {
+                event_id: self.event_id.clone(),
+                event_type: self.event_type.clone(),
+                aggregate_type: self.aggregate_type.clone(),
+                aggregate_id: self.aggregate_id.clone(),
+                ordering: OrderingKey::Unordered,
+            })),
         }
+    }
+
+    /// Whether its bytes were not kept.
+    pub fn is_stub(&self) -> bool {
+        self.has_note(names::STUB)
+    }
+
+    /// Whether it has the event as the source brought it, since no record could be made of it.
+    pub fn is_of_event(&self) -> bool {
+        self.has_note(names::PREFIX) || self.has_note(names::TABLE)
+    }
+
+    fn has_note(&self, name: &str) -> bool {
+        self.notes.iter().any(|(found, _)| found == name)
     }
 }

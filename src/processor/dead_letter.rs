@@ -42,6 +42,9 @@ pub(crate) mod letter_headers {
     pub(crate) const STUB: &str = "tailpost-dlq-stub";
     pub(crate) const SIZE: &str = "tailpost-dlq-size";
     pub(crate) const SHA256: &str = "tailpost-dlq-sha256";
+    /// Of a marker, which is no letter: when its letter was sent again, and how that ended.
+    pub(crate) const REPLAYED: &str = "tailpost-dlq-replayed";
+    pub(crate) const OUTCOME: &str = "tailpost-dlq-replayed-outcome";
 
     /// Those that every letter has, or has a field for.
     pub(crate) const OF_FIELDS: [&str; 10] = [

@@ -14,7 +14,7 @@ use crate::relay::kafka_parts;
 use crate::telemetry::status::PipelineStatus;
 
 use super::http::{HttpSink, HttpSinkParts};
-use super::kafka::{KafkaSink, KafkaSinkParts};
+use super::kafka::{KafkaSink, KafkaSinkParts, UnknownTopics};
 use super::letters::LetterMedium;
 use super::lines::{FileLines, StdoutLines};
 use super::worker::Worker;
@@ -53,6 +53,31 @@ impl SinkParts {
                 DeadLetterPlace::Topic(_) => None,
             });
         Self { target, letters }
+    }
+
+    /// For an operator's command beside the pipeline, which may run: without transactions, whose id would shut that out, and
+    /// without a place for dead letters. A topic that does not exist is an error at once.
+    pub(crate) fn for_replay(pipeline: &Pipeline) -> Self {
+        let target = match &pipeline.sink {
+            config::Sink::Kafka(kafka) => {
+                let kafka = config::Kafka {
+                    exactly_once: false,
+                    ..kafka.clone()
+                };
+                TargetParts::Kafka(Box::new(KafkaSinkParts {
+                    positions: None,
+                    unknown_topics: UnknownTopics::Reject { except: None },
+                    ..kafka_parts(pipeline, &kafka)
+                }))
+            }
+            _ => {
+                return Self {
+                    letters: None,
+                    ..Self::new(pipeline, Path::new(""))
+                };
+            }
+        };
+        Self { target, letters: None }
     }
 
     /// Makes a sink that reports to `acks`. Must be called within a runtime.

@@ -118,7 +118,7 @@ pub(super) fn run(arguments: PositionArguments) -> ExitCode {
         PositionCommand::Import(arguments) => &arguments.target,
         PositionCommand::Set(arguments) => &arguments.target,
     };
-    let pipeline = match load(target) {
+    let pipeline = match super::load_one(&target.path) {
         Ok(pipeline) => pipeline,
         Err(code) => return code,
     };
@@ -149,21 +149,6 @@ pub(super) fn run(arguments: PositionArguments) -> ExitCode {
             } else {
                 super::FAILURE
             })
-        }
-    }
-}
-
-/// Loads the one pipeline whose position is meant.
-fn load(target: &Target) -> Result<Pipeline, ExitCode> {
-    let mut loaded = super::load(std::slice::from_ref(&target.path))?;
-    match (loaded.pop(), loaded.is_empty()) {
-        (Some(file), true) => Ok(file.pipeline),
-        _ => {
-            eprintln!(
-                "{}: a folder of several pipelines: expected one file",
-                target.path.display()
-            );
-            Err(ExitCode::from(super::BAD_CONFIG))
         }
     }
 }

@@ -3,14 +3,16 @@
 //! It has threads, connections and memory of its own, no fewer than a producer, and a pipeline that knows its topics has no
 //! more questions.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use rdkafka::admin::AdminClient;
+use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::FromClientConfig;
 use rdkafka::error::KafkaResult;
 use rdkafka::metadata::Metadata;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
@@ -62,6 +64,22 @@ impl Admin {
         let metadata = self.cluster(None)?;
         first_broker(&metadata, self.brokers())?;
         Ok(lists(&metadata, name))
+    }
+
+    /// Deletes the records of partitions that stand before these offsets.
+    ///
+    /// # Errors
+    /// The brokers' words.
+    pub(crate) async fn delete_before(&self, topic: &str, offsets: &BTreeMap<i32, i64>) -> KafkaResult<()> {
+        let mut list = TopicPartitionList::new();
+        for (partition, offset) in offsets {
+            list.add_partition_offset(topic, *partition, Offset::Offset(*offset))?;
+        }
+        let options = AdminOptions::new()
+            .request_timeout(Some(REQUEST))
+            .operation_timeout(Some(REQUEST));
+        let deleted = self.client.delete_records(&list, &options).await?;
+        deleted.elements().iter().try_for_each(|element| element.error())
     }
 }
 
