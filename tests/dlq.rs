@@ -288,6 +288,10 @@ fn letters_are_sent_again_in_their_order_and_not_twice(parked: &mut Parked) {
     let restarts = parked.relay.metric("tailpost_restarts_total", &[]);
     let ids = parked.ids(&[]);
     fails(&parked.run("replay", &[]), 2, "--all");
+    fails(&parked.run("replay", &[&ids[0], "--limit", "1"]), 2, "no filter");
+    if parked.http.is_some() {
+        fails(&parked.run("replay", &["--all", "--to", "a-topic"]), 2, "no URL");
+    }
     let said = parked.done("replay", &["--all", "--dry-run"]);
     assert!(said.ends_with("3 would be sent, 1 left out\n"), "{said}");
     assert_eq!(parked.replays().len(), 0);

@@ -20,6 +20,8 @@ pub(super) enum DlqError {
     Replayed { id: LetterId, at: String },
     #[error("nothing says which letters are meant: expected an ID, a filter such as --reason, or --all")]
     NothingChosen,
+    #[error("an ID names one letter: expected no filter with it")]
+    IdAndFilter,
     #[error("`--to {to}` is no URL of http or https, which the sink of type http sends to")]
     NoUrl { to: String },
     #[error(
@@ -61,7 +63,12 @@ impl DlqError {
     pub(super) fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::NoPlace { .. } | Self::NothingChosen | Self::NoUrl { .. } | Self::SingleRecords | Self::WithoutWord
+            Self::NoPlace { .. }
+                | Self::NothingChosen
+                | Self::IdAndFilter
+                | Self::NoUrl { .. }
+                | Self::SingleRecords
+                | Self::WithoutWord
         )
     }
 }

@@ -22,10 +22,13 @@ pub(super) struct FilterArguments {
     /// Parked for this reason, such as permanent_failure.
     #[arg(long)]
     pub(super) reason: Option<String>,
+    /// Of an event with this aggregate type.
     #[arg(long, value_name = "TYPE")]
     pub(super) aggregate_type: Option<String>,
+    /// Of an event with this aggregate id.
     #[arg(long, value_name = "ID")]
     pub(super) aggregate_id: Option<String>,
+    /// Of an event of this type.
     #[arg(long, value_name = "TYPE")]
     pub(super) event_type: Option<String>,
     /// Parked by this pipeline; `replay` and `purge` take those of the file's own unless this says another.

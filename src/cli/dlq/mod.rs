@@ -78,11 +78,11 @@ struct Target {
 struct ListArguments {
     #[command(flatten)]
     target: Target,
-    #[command(flatten)]
-    filter: FilterArguments,
     /// JSON in place of lines.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    filter: FilterArguments,
 }
 
 #[derive(Debug, Args)]

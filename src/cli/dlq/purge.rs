@@ -20,8 +20,6 @@ use super::{Target, print};
 pub(super) struct PurgeArguments {
     #[command(flatten)]
     pub(super) target: Target,
-    #[command(flatten)]
-    filter: FilterArguments,
     /// All letters: of the pipeline where they are in a file, of the topic where they are in one.
     #[arg(long)]
     all: bool,
@@ -31,6 +29,9 @@ pub(super) struct PurgeArguments {
     /// Say what would be taken away, and take nothing away.
     #[arg(long)]
     dry_run: bool,
+    // Last: the heading of its options would hold for those behind it.
+    #[command(flatten)]
+    filter: FilterArguments,
 }
 
 pub(super) async fn run(

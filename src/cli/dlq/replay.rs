@@ -34,8 +34,6 @@ pub(super) struct ReplayArguments {
     /// One letter's, as `list` shows it.
     #[arg(value_name = "ID", conflicts_with = "all")]
     id: Option<LetterId>,
-    #[command(flatten)]
-    filter: FilterArguments,
     /// All letters of the pipeline.
     #[arg(long)]
     all: bool,
@@ -57,6 +55,9 @@ pub(super) struct ReplayArguments {
     /// Say what would be sent, and send nothing.
     #[arg(long)]
     dry_run: bool,
+    // Last: the heading of its options would hold for those behind it.
+    #[command(flatten)]
+    filter: FilterArguments,
 }
 
 /// A text that is no option's value.
@@ -176,6 +177,9 @@ async fn chosen(
     arguments: &ReplayArguments,
 ) -> Result<Vec<Parked>, DlqError> {
     if let Some(id) = arguments.id {
+        if !arguments.filter.is_empty() {
+            return Err(DlqError::IdAndFilter);
+        }
         let parked = stored.one(id).await?;
         if let (true, false, Some(replay)) = (parked.is_replayed(), arguments.again, &parked.replay) {
             let at = replay.at.clone();
