@@ -306,12 +306,28 @@ impl LetterStore {
         )
     }
 
-    /// Takes a letter away.
+    /// Takes letters away: all of them or none.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn remove(&self, id: i64) -> Result<(), LetterStoreError> {
-        self.change("DELETE FROM letters WHERE id = ?1", params![id])
+    pub fn remove(&mut self, ids: &[i64]) -> Result<(), LetterStoreError> {
+        let path = self.path.clone();
+        let failed = |source| LetterStoreError::Sqlite {
+            what: "write to the file",
+            path: path.clone(),
+            source,
+        };
+        // One for all: each is synchronized to disk.
+        let transaction = self.connection.transaction().map_err(failed)?;
+        {
+            let mut delete = transaction
+                .prepare_cached("DELETE FROM letters WHERE id = ?1")
+                .map_err(failed)?;
+            for id in ids {
+                delete.execute([id]).map_err(failed)?;
+            }
+        }
+        transaction.commit().map_err(failed)
     }
 
     fn change(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<(), LetterStoreError> {
@@ -462,12 +478,12 @@ mod tests {
         store.park(std::slice::from_ref(&two)).unwrap();
         drop(store);
 
-        let store = LetterStore::open_existing(&file(folder.path()).path).unwrap();
+        let mut store = LetterStore::open_existing(&file(folder.path()).path).unwrap();
         let kept = all(&store);
         assert_eq!(kept.iter().map(|kept| &kept.letter).collect::<Vec<_>>(), [&one, &two]);
         let replayed = Some(("1970-01-01T00:00:00.000Z".to_owned(), "published".to_owned()));
         assert_eq!((kept[0].replayed.clone(), kept[1].replayed.clone()), (replayed, None));
-        store.remove(kept[0].id).unwrap();
+        store.remove(&[kept[0].id]).unwrap();
         assert_eq!(all(&store).len(), 1);
     }
 

@@ -53,11 +53,11 @@ pub(super) async fn run(
         return Ok(());
     }
     if let Stored::File { store, .. } = stored {
-        for parked in &letters {
-            if let LetterId::Row(id) = parked.id {
-                store.remove(id)?;
-            }
-        }
+        let row = |parked: &Parked| match parked.id {
+            LetterId::Row(id) => Some(id),
+            LetterId::Record { .. } => None,
+        };
+        store.remove(&letters.iter().filter_map(row).collect::<Vec<_>>())?;
     }
     print(format!("{} purged\n", letters.len()).as_bytes())
 }
