@@ -37,8 +37,9 @@ const LIMIT: usize = 2_000;
 /// A pipeline that runs and has parked four letters: three that its target does not take yet, and between them an event that no
 /// record could be made of.
 struct Parked {
-    bed: Bed,
+    /// Ended before its place is cleared away.
     relay: Relay,
+    bed: Bed,
     /// None: the target is a topic, and the letters are in one.
     http: Option<Target>,
 }
