@@ -34,6 +34,7 @@ mod delivery;
 mod dlq;
 mod envelopes;
 mod exactly_once;
+mod examples;
 mod failover_mysql;
 mod failover_postgres;
 mod failpoints;
