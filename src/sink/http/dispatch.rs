@@ -72,33 +72,24 @@ pub(super) struct Dispatcher {
     pub(super) troubled: usize,
 }
 
-/// Why nothing more is sent.
-enum Stop {
-    /// Nobody gives records any more.
-    Closed,
-    /// It was reported.
-    Broken,
-}
+/// Nothing more is sent: nobody gives records any more, or what is wrong was reported.
+struct Stop;
 
 impl Dispatcher {
     /// Until the sink is dropped, or its target forbids everything.
     pub(super) async fn run(mut self, mut given: mpsc::UnboundedReceiver<Given>) {
-        loop {
-            if let Err(stop) = self.step(&mut given).await {
-                if let Stop::Broken = stop {
-                    given.close();
-                }
-                return;
-            }
-        }
+        while self.step(&mut given).await.is_ok() {}
     }
 
     async fn step(&mut self, given: &mut mpsc::UnboundedReceiver<Given>) -> Result<(), Stop> {
         self.start();
-        let next = self.waiting.first_key_value().map(|((at, _), _)| *at);
+        // With no room for it, what is due waits for a request to end.
+        let has_room = self.under_way.len() < self.concurrency;
+        let first = self.waiting.first_key_value().filter(|_| has_room);
+        let next = first.map(|((at, _), _)| *at);
         tokio::select! {
             first = given.recv() => {
-                self.take(first.ok_or(Stop::Closed)?);
+                self.take(first.ok_or(Stop)?);
                 // What came together can go out together.
                 while let Ok(next) = given.try_recv() {
                     self.take(next);
@@ -109,7 +100,7 @@ impl Dispatcher {
                 Err(error) => {
                     let (kind, text) = (DeliveryErrorKind::Unavailable, format!("a request's task failed: {error}"));
                     self.acks.broken(DeliveryError { kind, text });
-                    return Err(Stop::Broken);
+                    return Err(Stop);
                 }
             },
             () = until(next) => {}
@@ -173,7 +164,7 @@ impl Dispatcher {
             Verdict::Forbidden { why } => {
                 let (kind, text) = (DeliveryErrorKind::Refused, why);
                 self.acks.broken(DeliveryError { kind, text });
-                return Err(Stop::Broken);
+                return Err(Stop);
             }
         }
         Ok(())
@@ -340,5 +331,61 @@ impl Target {
         Ok(self
             .rules
             .verdict(host, answer.status().as_u16(), answer.headers(), &said, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::future::pending;
+
+    use super::*;
+    use crate::config;
+    use crate::relay::in_flight::{Ledger, Limits as InFlight};
+    use crate::sink::http::lanes::Limits;
+
+    /// With one request at a time.
+    fn dispatcher() -> Dispatcher {
+        let text = "{apiVersion: tailpost/v1, kind: Pipeline, metadata: {name: p}, spec: {\
+             source: {type: postgres, config: {id: s, dsn: 'postgres://u@h/d', slot: s, publication: p, outbox: {prefixes: [o]}}}, \
+             processors: [{type: outbox}], sinks: [{type: http, config: {id: k, url: 'http://h/', concurrency: 1}}]}}";
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p.yaml");
+        std::fs::write(&path, text).unwrap();
+        let pipeline = config::load(&path, &HashMap::new()).unwrap().pipeline;
+        let config::Sink::Http(http) = &pipeline.sink else {
+            panic!("a sink of type http")
+        };
+        let ledger = Ledger::new(InFlight::of(&pipeline.delivery, false));
+        Dispatcher {
+            target: Arc::new(Target {
+                client: crate::sink::http::client(http).unwrap(),
+                method: http.method,
+                requests: Requests::new(http),
+                rules: Rules::new(http),
+                attempt_timeout: http.retry.attempt_timeout,
+            }),
+            lanes: Lanes::new(Limits { events: 1, bytes: 1 }),
+            retry: http.retry,
+            concurrency: http.concurrency,
+            acks: ledger.acks(),
+            status: PipelineStatus::new(&pipeline),
+            under_way: JoinSet::new(),
+            waiting: BTreeMap::new(),
+            number: 0,
+            refused: Vec::new(),
+            troubled: 0,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_due_while_there_is_no_room_waits_without_being_looked_at() {
+        let mut dispatcher = dispatcher();
+        dispatcher.under_way.spawn(pending());
+        dispatcher.waiting.insert((Instant::now(), 0), Job::default());
+        #[expect(clippy::disallowed_methods, reason = "nothing is sent")]
+        let (_sender, mut given) = mpsc::unbounded_channel();
+        let step = timeout(Duration::from_secs(60), dispatcher.step(&mut given)).await;
+        assert!(step.is_err(), "it came by for nothing");
     }
 }

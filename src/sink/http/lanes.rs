@@ -38,7 +38,7 @@ impl Item {
 }
 
 /// What goes out in one request. At least one item.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Job {
     pub(super) items: Vec<Item>,
     lanes: Vec<OrderingKey>,
@@ -101,13 +101,7 @@ impl Lanes {
 
     /// What may go out next. None: nothing, before something that is under way is done.
     pub(super) fn take(&mut self) -> Option<Job> {
-        let mut job = Job {
-            items: Vec::new(),
-            lanes: Vec::new(),
-            attempts: 0,
-            reached: 0,
-            is_troubled: false,
-        };
+        let mut job = Job::default();
         let mut bytes = 0;
         while let Some(ready) = self.ready.front() {
             let head = match ready {
