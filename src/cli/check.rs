@@ -23,12 +23,9 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
         Ok(loaded) => loaded,
         Err(code) => return code,
     };
-    let runtime = match tokio::runtime::Runtime::new() {
+    let runtime = match super::runtime() {
         Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("start the runtime: {error}");
-            return ExitCode::from(super::FAILURE);
-        }
+        Err(code) => return code,
     };
     let mut worst = Verdict::Good;
     for file in loaded {

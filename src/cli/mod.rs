@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tokio::runtime::Runtime;
 
 use crate::config::{self, Loaded, Pipeline, ProcessEnvironment};
 
@@ -118,6 +119,14 @@ pub fn main() -> ExitCode {
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
     }
+}
+
+/// What a command's tasks run on.
+fn runtime() -> Result<Runtime, ExitCode> {
+    Runtime::new().map_err(|error| {
+        eprintln!("start the runtime: {error}");
+        ExitCode::from(FAILURE)
+    })
 }
 
 /// Loads pipeline files, showing notes and violations on stderr.

@@ -149,11 +149,7 @@ impl LetterStore {
     }
 
     fn connect(path: &Path, flags: OpenFlags) -> Result<Self, LetterStoreError> {
-        let failed = |source| LetterStoreError::Sqlite {
-            what: "open the file",
-            path: path.to_owned(),
-            source,
-        };
+        let failed = failure("open the file", path);
         let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
         connection.busy_timeout(BUSY).map_err(failed)?;
         Ok(Self {
@@ -167,11 +163,7 @@ impl LetterStore {
     /// Makes the table in a file that has none.
     fn prepare(&mut self) -> Result<(), LetterStoreError> {
         let path = self.path.clone();
-        let failed = |source| LetterStoreError::Sqlite {
-            what: "prepare the file",
-            path: path.clone(),
-            source,
-        };
+        let failed = failure("prepare the file", &path);
         self.connection
             .pragma_update(None, "journal_mode", "WAL")
             .map_err(failed)?;
@@ -205,12 +197,7 @@ impl LetterStore {
     /// When they cannot be written. None of them is kept then, or each of them.
     pub fn park(&mut self, letters: &[Letter]) -> Result<(), LetterStoreError> {
         self.purge_now_and_then()?;
-        let path = self.path.clone();
-        let failed = |source| LetterStoreError::Sqlite {
-            what: "write to the file",
-            path: path.clone(),
-            source,
-        };
+        let failed = failure("write to the file", &self.path);
         let transaction = self.connection.transaction().map_err(failed)?;
         {
             let mut insert = transaction
@@ -282,11 +269,7 @@ impl LetterStore {
     /// # Errors
     /// When the file cannot be read.
     pub fn each(&self, mut take: impl FnMut(Kept)) -> Result<(), LetterStoreError> {
-        let failed = |source| LetterStoreError::Sqlite {
-            what: "read the file",
-            path: self.path.clone(),
-            source,
-        };
+        let failed = failure("read the file", &self.path);
         let sql = format!("SELECT {COLUMNS} FROM letters ORDER BY id");
         let mut statement = self.connection.prepare_cached(&sql).map_err(failed)?;
         for kept in statement.query_map([], kept).map_err(failed)? {
@@ -311,12 +294,7 @@ impl LetterStore {
     /// # Errors
     /// When the file cannot be written.
     pub fn remove(&mut self, ids: &[i64]) -> Result<(), LetterStoreError> {
-        let path = self.path.clone();
-        let failed = |source| LetterStoreError::Sqlite {
-            what: "write to the file",
-            path: path.clone(),
-            source,
-        };
+        let failed = failure("write to the file", &self.path);
         // One for all: each is synchronized to disk.
         let transaction = self.connection.transaction().map_err(failed)?;
         {
@@ -337,6 +315,15 @@ impl LetterStore {
             path: self.path.clone(),
             source,
         })
+    }
+}
+
+/// What SQLite's errors become, in words of what was tried.
+fn failure(what: &'static str, path: &Path) -> impl Fn(rusqlite::Error) -> LetterStoreError + Copy {
+    move |source| LetterStoreError::Sqlite {
+        what,
+        path: path.to_owned(),
+        source,
     }
 }
 

@@ -35,12 +35,9 @@ pub(super) struct DemoArguments {
 }
 
 pub(super) fn run(arguments: &DemoArguments) -> ExitCode {
-    let runtime = match tokio::runtime::Runtime::new() {
+    let runtime = match super::runtime() {
         Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("start the runtime: {error}");
-            return ExitCode::from(super::FAILURE);
-        }
+        Err(code) => return code,
     };
     match runtime.block_on(play_or_stop(arguments.db)) {
         Ok(true) => super::SUCCESS,

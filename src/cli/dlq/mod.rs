@@ -124,12 +124,9 @@ pub(super) fn run(arguments: DlqArguments) -> ExitCode {
         Ok(pipeline) => pipeline,
         Err(code) => return code,
     };
-    let runtime = match tokio::runtime::Runtime::new() {
+    let runtime = match super::runtime() {
         Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("start the runtime: {error}");
-            return ExitCode::from(super::FAILURE);
-        }
+        Err(code) => return code,
     };
     let result = runtime.block_on(carry_out(&pipeline, &arguments.command));
     // Threads that still wait for a broker's answer are not waited for.

@@ -122,12 +122,9 @@ pub(super) fn run(arguments: PositionArguments) -> ExitCode {
         Ok(pipeline) => pipeline,
         Err(code) => return code,
     };
-    let runtime = match tokio::runtime::Runtime::new() {
+    let runtime = match super::runtime() {
         Ok(runtime) => runtime,
-        Err(error) => {
-            eprintln!("start the runtime: {error}");
-            return ExitCode::from(super::FAILURE);
-        }
+        Err(code) => return code,
     };
     let result = runtime.block_on(async {
         let stored = Stored::new(&pipeline, target)?;

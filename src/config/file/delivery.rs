@@ -7,7 +7,7 @@ use crate::config::pipeline::{Delivery, Restart};
 use crate::config::quantity::show_duration;
 use crate::config::reader::{Field, Mapping, Read, Reader, optional};
 
-const HOUR: Duration = Duration::from_secs(60 * 60);
+pub(in crate::config) const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Default for Delivery {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::delivery::HOUR;
 use super::kind::{Kinds, require_kind};
 use super::template::{FixedTopic, read_topic};
 use crate::config::pipeline::{
@@ -79,7 +80,6 @@ fn read_letter_file(reader: &mut Reader<'_>, mapping: &mut Mapping<'_>) -> Read<
     })
 }
 
-pub(in crate::config) const HOUR: Duration = Duration::from_secs(60 * 60);
 /// Ten years.
 pub(in crate::config) const LONGEST_RETENTION: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 

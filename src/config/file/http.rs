@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{HeaderName, HeaderValue};
 use secrecy::SecretString;
 
-use super::delivery::read_delays;
+use super::delivery::{HOUR, read_delays};
 use super::envelope;
 use super::kind::{Kinds, require_kind};
 use super::template::read_template;
@@ -26,7 +26,6 @@ pub(in crate::config) const MOST_BATCHED: i64 = 10_000;
 pub(in crate::config) const DEFAULT_BATCH_BYTES: u64 = 1024 * 1024;
 pub(in crate::config) const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(in crate::config) const MOST_ATTEMPTS: i64 = 1_000_000;
-pub(in crate::config) const HOUR: Duration = Duration::from_secs(60 * 60);
 
 const ATTEMPTS: &str = "a whole number, 1 or more, or `unlimited`";
 

@@ -5,7 +5,7 @@
 
 mod checkpoint;
 mod client_conf;
-mod delivery;
+pub(in crate::config) mod delivery;
 mod envelope;
 pub(in crate::config) mod errors;
 mod filter;

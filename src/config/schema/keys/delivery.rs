@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use crate::config::file::delivery::HOUR;
 use crate::config::pipeline::{Delivery, Restart};
 use crate::config::quantity::{show_duration, show_size};
 use crate::config::schema::key::{Key, Takes, list_of};
 
-const HOUR: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) fn delivery() -> Vec<Key> {

@@ -1,7 +1,8 @@
 //! `spec.errors` and `spec.dead_letter`.
 
 use super::outbox::topic_name;
-use crate::config::file::errors::{HOUR, LONGEST_RETENTION};
+use crate::config::file::delivery::HOUR;
+use crate::config::file::errors::LONGEST_RETENTION;
 use crate::config::schema::key::{Key, Takes, filled, tagged, variant, word};
 
 pub(super) fn policies() -> Vec<Key> {

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::delivery::delays;
 use super::kafka::envelope_key;
+use crate::config::file::delivery::HOUR;
 use crate::config::file::http::{
-    DEFAULT_BATCH_BYTES, DEFAULT_CONCURRENCY, DEFAULT_CONNECT_TIMEOUT, HOUR, MOST_ATTEMPTS, MOST_BATCHED,
-    MOST_CONCURRENT,
+    DEFAULT_BATCH_BYTES, DEFAULT_CONCURRENCY, DEFAULT_CONNECT_TIMEOUT, MOST_ATTEMPTS, MOST_BATCHED, MOST_CONCURRENT,
 };
 use crate::config::pipeline::Retry;
 use crate::config::quantity::{show_duration, show_size};
