@@ -6,13 +6,11 @@ use crate::support::relay::Relay;
 use crate::support::server::OwnServer;
 use crate::support::{ANY_OUTBOX, Bed, DEADLINE, Db, Event, eventually, heavy, over_each};
 
-/// Beside the program's code, of which a development build has some 25 MB and a release a third of it: 8 MiB in flight, and
-/// what the client and the allocator take.
+/// Beside the program's code, which a development build has several times that of a release, more with each dependency: 8 MiB
+/// in flight, and what the client and the allocator take. The whole of a release is what `make bench` measures.
 const BOUND: u64 = 26 << 20;
 /// Ten times what may be in flight; `make bench` drains more.
 const BACKLOG: u32 = 200_000;
-/// With the code.
-const WHOLE_BOUND: u64 = 48 << 20;
 /// For what keeps both cores busy on a machine that others use too.
 const LONG: Duration = Duration::from_secs(300);
 
@@ -64,7 +62,6 @@ fn draining_a_large_backlog_takes_little_memory(db: Db) {
     relay.wait_ready();
     eventually(LONG, "all published", || relay.published() >= u64::from(BACKLOG));
     assert_small(&relay);
-    assert!(relay.peak_rss() < WHOLE_BOUND, "{} bytes", relay.peak_rss());
 }
 
 #[test]
