@@ -68,6 +68,7 @@ mod refusal;
 mod resume;
 mod resume_postgres;
 mod rows;
+mod several_sinks;
 mod shutdown;
 mod slot;
 mod standby;

@@ -41,11 +41,12 @@ pub use error::{ConfigError, ConfigErrors, Note, Place, Problem, Violation};
 pub(crate) use file::RESERVED_HEADERS;
 pub use pattern::{NamePattern, OutboxPattern, PrefixPattern};
 pub use pipeline::{
-    BatchForm, Body, ChangeTypes, Checkpoint, CheckpointTopic, CloudEvents, CloudEventsMode, Columns, CreateTopics,
-    DeadLetter, DeadLetterPlace, DebeziumSchema, Delivery, Envelope, ErrorPolicies, ErrorPolicy, File, Filter,
-    GtidStart, HeaderNames, Http, HttpAuth, HttpBatch, Kafka, KeyAs, LetterFile, Method, Mysql, MysqlStart, OnFenced,
-    OnMissing, OnNull, OnUpdate, Ordering, Outbox, OutboxSelection, OversizedDeadLetter, PayloadAs, Pipeline, Postgres,
-    Processor, Restart, Retry, Sink, Source, Ssl, SslMode, Start, StatusSet, Stdout, TopicRule,
+    BatchForm, Body, ChangeTypes, Checkpoint, CheckpointTopic, CloudEvents, CloudEventsMode, Columns, CommitPolicy,
+    CreateTopics, DeadLetter, DeadLetterPlace, DebeziumSchema, Delivery, Envelope, ErrorPolicies, ErrorPolicy, File,
+    Filter, FurtherSink, GtidStart, HeaderNames, Http, HttpAuth, HttpBatch, Kafka, KeyAs, LetterFile, Method, Mysql,
+    MysqlStart, OnFenced, OnMissing, OnNull, OnUpdate, Ordering, Outbox, OutboxSelection, OversizedDeadLetter,
+    PayloadAs, Pipeline, Postgres, Processor, Restart, Retry, Sink, Source, Ssl, SslMode, Start, StatusSet, Stdout,
+    TopicRule,
 };
 pub use route::{Rewrite, Route};
 pub use schema::json_schema;
@@ -197,11 +198,11 @@ fn same_transactional_ids(loaded: &[Loaded]) -> Vec<ConfigError> {
         };
         if let Some(other) = brokers.split(',').find_map(|broker| first.get(&(broker, id))) {
             let (id, other) = (id.to_owned(), other.to_path_buf());
-            errors.push(file.error(
-                None,
-                "spec.sinks[0].config.transactional_id",
-                Problem::SameTransactionalId { id, other },
-            ));
+            let path = match file.pipeline.further_sinks.is_empty() {
+                true => "spec.sinks[0].config.transactional_id",
+                false => "spec.sinks",
+            };
+            errors.push(file.error(None, path, Problem::SameTransactionalId { id, other }));
         }
         for broker in brokers.split(',') {
             first.entry((broker, id)).or_insert(&file.path);

@@ -22,8 +22,8 @@ pub use outbox::{
     PayloadAs, TimeUnit, TimestampColumn, TopicRule,
 };
 pub use sink::{
-    BatchForm, Body, CreateTopics, File, Http, HttpAuth, HttpBatch, Kafka, Method, OnFenced, Ordering, Retry, Sink,
-    StatusSet, Stdout,
+    BatchForm, Body, CommitPolicy, CreateTopics, File, FurtherSink, Http, HttpAuth, HttpBatch, Kafka, Method, OnFenced,
+    Ordering, Retry, Sink, StatusSet, Stdout,
 };
 pub use validate::{OnMissingSchema, Requirement, Schemas, Validate};
 
@@ -32,7 +32,7 @@ use super::pattern::{NamePattern, PrefixPattern};
 use crate::gtid::{GtidSet, MariadbGtids};
 use crate::position::Lsn;
 
-/// One pipeline: one source, its processors, one sink.
+/// One pipeline: one source, its processors, its sinks.
 #[derive(Debug, Clone)]
 pub struct Pipeline {
     /// Names the pipeline in state files, metrics and the transactional id.
@@ -44,7 +44,12 @@ pub struct Pipeline {
     pub source: Source,
     /// In the file's order: each event goes from one to the next, until one takes it.
     pub processors: Vec<Processor>,
+    /// The leading one: of those that the position waits for the first of type `kafka`, or else the first. Its cluster keeps
+    /// the position, where that is kept in Kafka.
     pub sink: Sink,
+    /// In the file's order.
+    pub further_sinks: Vec<FurtherSink>,
+    pub commit_policy: CommitPolicy,
     pub errors: ErrorPolicies,
     /// Where events go that cannot go their way; none: no policy of `errors` is [`ErrorPolicy::DeadLetter`].
     pub dead_letter: Option<DeadLetter>,
@@ -54,6 +59,20 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
+    /// All sinks, the leading one first.
+    pub fn sinks(&self) -> impl Iterator<Item = &Sink> {
+        std::iter::once(&self.sink).chain(self.further_sinks.iter().map(|further| &further.sink))
+    }
+
+    /// The same pipeline as each of its sinks sees it, the leading one first: with that sink alone.
+    pub fn of_each_sink(&self) -> impl Iterator<Item = Self> {
+        self.sinks().map(|sink| Self {
+            sink: sink.clone(),
+            further_sinks: Vec::new(),
+            ..self.clone()
+        })
+    }
+
     /// The sink's transactional id, where anything is written in its name: records, or the checkpoint.
     pub fn transactional_id(&self) -> Option<&str> {
         let kafka = self.sink.kafka()?;

@@ -102,7 +102,9 @@ impl From<Kept> for Parked {
 pub struct Letter {
     pub pipeline: String,
     pub source: String,
-    /// Where the event stands in the source's log; one letter of a pipeline has it.
+    /// That it was for; empty where nobody said so.
+    pub sink: String,
+    /// Where the event stands in the source's log; one letter of a sink has it.
     pub position: String,
     pub event_id: String,
     pub event_type: Option<String>,
@@ -145,6 +147,7 @@ impl Letter {
         Self {
             pipeline: text(names::PIPELINE).unwrap_or_default(),
             source: text(names::SOURCE).unwrap_or_default(),
+            sink: text(names::SINK).unwrap_or_default(),
             position: text(names::POSITION).unwrap_or_default(),
             event_id: text(names::EVENT_ID).unwrap_or_default(),
             event_type: about.and_then(|about| about.event_type.clone()),

@@ -31,6 +31,7 @@ CREATE TABLE letters (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     pipeline TEXT NOT NULL,
     source TEXT NOT NULL,
+    sink TEXT NOT NULL,
     position TEXT NOT NULL,
     event_id TEXT NOT NULL,
     event_type TEXT,
@@ -49,13 +50,13 @@ CREATE TABLE letters (
     notes TEXT NOT NULL,
     replayed_at TEXT,
     replay_outcome TEXT,
-    UNIQUE (pipeline, source, position, event_id)
+    UNIQUE (pipeline, source, sink, position, event_id)
 ) STRICT;
 CREATE INDEX letters_parked_at ON letters (parked_at);
 PRAGMA user_version = 1;
 ";
 
-const COLUMNS: &str = "id, pipeline, source, position, event_id, event_type, aggregate_type, aggregate_id, reason, detail, \
+const COLUMNS: &str = "id, pipeline, source, sink, position, event_id, event_type, aggregate_type, aggregate_id, reason, detail, \
                        error, attempts, target, parked_at, record_timestamp_ms, key, value, headers, notes, replayed_at, \
                        replay_outcome";
 
@@ -202,10 +203,10 @@ impl LetterStore {
         {
             let mut insert = transaction
                 .prepare_cached(
-                    "INSERT INTO letters (pipeline, source, position, event_id, event_type, aggregate_type, aggregate_id, \
+                    "INSERT INTO letters (pipeline, source, sink, position, event_id, event_type, aggregate_type, aggregate_id, \
                      reason, detail, error, attempts, target, parked_at, record_timestamp_ms, key, value, headers, notes) \
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18) \
-                     ON CONFLICT (pipeline, source, position, event_id) DO UPDATE SET reason = excluded.reason, \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19) \
+                     ON CONFLICT (pipeline, source, sink, position, event_id) DO UPDATE SET reason = excluded.reason, \
                      detail = excluded.detail, error = excluded.error, attempts = excluded.attempts, \
                      target = excluded.target, parked_at = excluded.parked_at, key = excluded.key, value = excluded.value, \
                      headers = excluded.headers, notes = excluded.notes",
@@ -215,6 +216,7 @@ impl LetterStore {
                 let parameters = params![
                     letter.pipeline,
                     letter.source,
+                    letter.sink,
                     letter.position,
                     letter.event_id,
                     letter.event_type,
@@ -329,28 +331,29 @@ fn failure(what: &'static str, path: &Path) -> impl Fn(rusqlite::Error) -> Lette
 
 fn kept(row: &Row<'_>) -> rusqlite::Result<Kept> {
     let bytes = |index| Ok::<_, rusqlite::Error>(row.get::<_, Option<Vec<u8>>>(index)?.map(Bytes::from));
-    let (replayed_at, outcome): (Option<String>, Option<String>) = (row.get(19)?, row.get(20)?);
+    let (replayed_at, outcome): (Option<String>, Option<String>) = (row.get(20)?, row.get(21)?);
     Ok(Kept {
         id: row.get(0)?,
         letter: Letter {
             pipeline: row.get(1)?,
             source: row.get(2)?,
-            position: row.get(3)?,
-            event_id: row.get(4)?,
-            event_type: row.get(5)?,
-            aggregate_type: row.get(6)?,
-            aggregate_id: row.get(7)?,
-            reason: row.get(8)?,
-            detail: row.get(9)?,
-            error: row.get(10)?,
-            attempts: row.get(11)?,
-            target: row.get(12)?,
-            parked_at: row.get(13)?,
-            record_timestamp_ms: row.get(14)?,
-            key: bytes(15)?,
-            value: bytes(16)?,
-            headers: headers_of(&row.get::<_, String>(17)?),
-            notes: serde_json::from_str(&row.get::<_, String>(18)?).unwrap_or_default(),
+            sink: row.get(3)?,
+            position: row.get(4)?,
+            event_id: row.get(5)?,
+            event_type: row.get(6)?,
+            aggregate_type: row.get(7)?,
+            aggregate_id: row.get(8)?,
+            reason: row.get(9)?,
+            detail: row.get(10)?,
+            error: row.get(11)?,
+            attempts: row.get(12)?,
+            target: row.get(13)?,
+            parked_at: row.get(14)?,
+            record_timestamp_ms: row.get(15)?,
+            key: bytes(16)?,
+            value: bytes(17)?,
+            headers: headers_of(&row.get::<_, String>(18)?),
+            notes: serde_json::from_str(&row.get::<_, String>(19)?).unwrap_or_default(),
         },
         replayed: replayed_at.zip(outcome),
     })
@@ -416,6 +419,7 @@ mod tests {
         Letter {
             pipeline: "orders".to_owned(),
             source: "pg1".to_owned(),
+            sink: "k".to_owned(),
             position: position.to_owned(),
             event_id: "7f".to_owned(),
             event_type: Some("created".to_owned()),

@@ -32,6 +32,7 @@ pub(crate) mod letter_headers {
     pub(crate) const ERROR: &str = "tailpost-dlq-error";
     pub(crate) const PIPELINE: &str = "tailpost-dlq-pipeline";
     pub(crate) const SOURCE: &str = "tailpost-dlq-source";
+    pub(crate) const SINK: &str = "tailpost-dlq-sink";
     pub(crate) const POSITION: &str = "tailpost-dlq-position";
     pub(crate) const EVENT_ID: &str = "tailpost-dlq-event-id";
     pub(crate) const TOPIC: &str = "tailpost-dlq-topic";
@@ -47,8 +48,8 @@ pub(crate) mod letter_headers {
     pub(crate) const OUTCOME: &str = "tailpost-dlq-replayed-outcome";
 
     /// Those that every letter has, or has a field for.
-    pub(crate) const OF_FIELDS: [&str; 10] = [
-        REASON, DETAIL, ERROR, PIPELINE, SOURCE, POSITION, EVENT_ID, TOPIC, TIME, ATTEMPTS,
+    pub(crate) const OF_FIELDS: [&str; 11] = [
+        REASON, DETAIL, ERROR, PIPELINE, SOURCE, SINK, POSITION, EVENT_ID, TOPIC, TIME, ATTEMPTS,
     ];
 }
 
@@ -112,6 +113,7 @@ pub struct DeadLetters {
     oversized: OversizedDeadLetter,
     pipeline: Bytes,
     source: Bytes,
+    sink: Bytes,
     /// The headers that have an event's id, by the processors of the pipeline.
     id_headers: Vec<(String, HeadersAs)>,
     changes: ChangeWriter,
@@ -144,6 +146,7 @@ impl DeadLetters {
             oversized: config.oversized,
             pipeline: Bytes::from(pipeline.name.clone()),
             source: Bytes::from(source.to_owned()),
+            sink: Bytes::from(pipeline.sink.id().to_owned()),
             id_headers: pipeline.processors.iter().filter_map(id_header).collect(),
             changes: ChangeWriter::native(source),
         })
@@ -299,6 +302,7 @@ impl DeadLetters {
         push(headers, ERROR, cut(&Bytes::from(why.error)));
         push(headers, PIPELINE, self.pipeline.clone());
         push(headers, SOURCE, self.source.clone());
+        push(headers, SINK, self.sink.clone());
         push(headers, POSITION, at);
         push(headers, EVENT_ID, event_id);
         if let Some(topic) = why.topic {

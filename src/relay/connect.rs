@@ -137,6 +137,7 @@ mod tests {
     use crate::checkpoint::file::FileStore;
     use crate::position::Lsn;
     use crate::relay::in_flight::Acks;
+    use crate::relay::reach::Lane;
     use crate::sink::SinkError;
     use crate::sink::kafka::KafkaSink;
     use crate::source::{BatchSender, Claim, MysqlError, PostgresError, Question};
@@ -163,7 +164,7 @@ mod tests {
             panic!("a connector opens no store")
         }
 
-        fn sink(&self, _acks: Acks) -> Result<KafkaSink, SinkError> {
+        fn sink(&self, _lane: Lane, _acks: Acks) -> Result<KafkaSink, SinkError> {
             panic!("a connector makes no sink")
         }
 

@@ -6,9 +6,11 @@
 
 pub mod backoff;
 mod connect;
+mod fan_out;
 pub mod in_flight;
 mod parts;
 mod policy;
+mod reach;
 mod refused;
 #[cfg(test)]
 mod simulation;
@@ -107,6 +109,8 @@ pub struct RelayParts<S> {
     /// Whether another instance can go on from the checkpoint while this one cannot tell. One that commits is fenced by its
     /// target, and one that holds a lock of its own machine keeps it.
     pub overtakable: bool,
+    /// Whether the pipeline's position is this relay's: it has the only sink.
+    pub leads: bool,
 }
 
 /// See the module's text.
@@ -144,6 +148,7 @@ pub struct Relay<S> {
     /// When the loop last came by, to notice that the process was stopped.
     seen: Instant,
     overtakable: bool,
+    leads: bool,
     /// Where events in flight stand, of a sink that refuses them one by one.
     origins: Option<Origins>,
     /// Whether an operator holds it back.
@@ -222,6 +227,7 @@ impl<S: Sink> Relay<S> {
             culprit,
             counted,
             overtakable,
+            leads,
         } = parts;
         let uncommitted = sink
             .commits_within()
@@ -252,6 +258,7 @@ impl<S: Sink> Relay<S> {
             more_follows: false,
             seen: Instant::now(),
             overtakable,
+            leads,
             pauses,
             rests: false,
         }
@@ -260,18 +267,29 @@ impl<S: Sink> Relay<S> {
     /// Relays until the source ends, the sink fails or an event halts it. `acked` takes each position reached and is
     /// closed at the end; `stop` starts the time that draining may take, `abandon` ends everything at once.
     pub async fn run(
-        mut self,
+        self,
         mut batches: mpsc::Receiver<LogBatch>,
         acked: watch::Sender<Option<Position>>,
         stop: CancellationToken,
         abandon: CancellationToken,
+    ) -> End {
+        self.relay(&mut batches, &acked, &stop, &abandon).await
+    }
+
+    /// The same with what another relay goes on with when this one has ended.
+    async fn relay(
+        mut self,
+        batches: &mut mpsc::Receiver<LogBatch>,
+        acked: &watch::Sender<Option<Position>>,
+        stop: &CancellationToken,
+        abandon: &CancellationToken,
     ) -> End {
         self.seen = Instant::now();
         self.status.rests(false);
         let mut deadline: Option<Instant> = None;
         let mut source_ended = false;
         let end = loop {
-            if let Some(end) = self.settle(&acked) {
+            if let Some(end) = self.settle(acked) {
                 break end;
             }
             // Before anything is sent: after a stop of the process the source's lock can be another instance's.
@@ -361,7 +379,6 @@ impl<S: Sink> Relay<S> {
                 }
             }
         };
-        batches.close();
         self.status.rests(true);
         // At once: a sink that goes on behind a failure could let later records overtake.
         if let Err(error) = self.sink.close(Instant::now()).await {
@@ -451,7 +468,9 @@ impl<S: Sink> Relay<S> {
         self.status.settled(&progress);
         if let Some(position) = progress.position {
             failpoint::hit("ack");
-            self.status.acked(&position);
+            if self.leads {
+                self.status.acked(&position);
+            }
             acked.send_replace(Some(position));
         }
     }

@@ -17,6 +17,8 @@ use crate::source::{LogChannel, Source, SourceError, SourceOptions};
 use crate::telemetry::status::PipelineStatus;
 
 use super::in_flight::Acks;
+use super::reach::Lane;
+use super::supervise::Branch;
 
 /// Makes the parts that the supervisor joins.
 pub(crate) trait Parts: Send + Sync + 'static {
@@ -26,8 +28,8 @@ pub(crate) trait Parts: Send + Sync + 'static {
     /// Opens the checkpoint store, once.
     fn store(&self) -> Result<Self::Store, CheckpointError>;
 
-    /// Makes a sink that reports to `acks`.
-    fn sink(&self, acks: Acks) -> Result<Self::Sink, SinkError>;
+    /// Makes the sink of a lane, which reports to `acks`.
+    fn sink(&self, lane: Lane, acks: Acks) -> Result<Self::Sink, SinkError>;
 
     /// Runs the source over one connection.
     fn source(
@@ -41,10 +43,10 @@ pub(crate) trait Parts: Send + Sync + 'static {
 pub(super) struct PipelineParts {
     name: String,
     source: SourceConfig,
-    sink: SinkParts,
+    /// Of each lane, with where they say how they are.
+    sinks: Vec<(SinkParts, Arc<PipelineStatus>)>,
     checkpoint: CheckpointPlace,
     state_dir: PathBuf,
-    status: Arc<PipelineStatus>,
 }
 
 /// A source as its file has it, from which each connection is made anew.
@@ -57,9 +59,12 @@ enum SourceConfig {
 }
 
 impl PipelineParts {
-    pub(super) fn new(pipeline: &Pipeline, state_dir: PathBuf, status: Arc<PipelineStatus>) -> Self {
+    pub(super) fn new(pipeline: &Pipeline, branches: &[Branch], state_dir: PathBuf) -> Self {
+        let sinks = branches
+            .iter()
+            .map(|branch| (SinkParts::new(&branch.pipeline, &state_dir), Arc::clone(&branch.status)));
         Self {
-            sink: SinkParts::new(pipeline, &state_dir),
+            sinks: sinks.collect(),
             checkpoint: CheckpointPlace::new(pipeline),
             name: pipeline.name.clone(),
             source: match &pipeline.source {
@@ -70,7 +75,6 @@ impl PipelineParts {
                 },
             },
             state_dir,
-            status,
         }
     }
 
@@ -161,8 +165,9 @@ impl Parts for PipelineParts {
         })
     }
 
-    fn sink(&self, acks: Acks) -> Result<AnySink, SinkError> {
-        self.sink.make(acks, &self.status)
+    fn sink(&self, lane: Lane, acks: Acks) -> Result<AnySink, SinkError> {
+        let (sink, status) = &self.sinks[lane];
+        sink.make(acks, status)
     }
 
     async fn source(&self, options: SourceOptions, log: &mut LogChannel) -> Result<(), SourceError> {

@@ -47,6 +47,9 @@ pub enum HaltError {
     Unparkable { at: String, reason: Unparkable },
     #[error("dead letter of the event at {at}: {error}; the pipeline stops, since the event would be lost")]
     DeadLetter { at: String, error: DeliveryError },
+    /// Of one of several sinks.
+    #[error("sink `{id}`")]
+    Of { id: String, source: Box<Self> },
 }
 
 /// Lines that repeat themselves for each change of a table: when the log last had one, and how many it was spared since.

@@ -8,33 +8,36 @@
 //! instances are shut out of the sink and of the store, and only then is the checkpoint read. In another order a stand-by
 //! would shut out the living instance, or go on from a position that is old.
 
+use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinError;
-use tokio::time::sleep;
+use tokio::task::{JoinError, JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::checkpoint::{CheckpointError, CheckpointStore, saver};
-use crate::config::{OnFenced, Pipeline};
+use crate::config::{CommitPolicy, OnFenced, Pipeline};
 use crate::position::Position;
 use crate::processor::{Chain, DeadLetters};
 use crate::sink::{Sink, SinkError};
-use crate::source::{Answer, BatchSender, Claim, LogChannel, OperatorWord, Question, SourceError};
+use crate::source::{Answer, BatchSender, Claim, LogBatch, LogChannel, OperatorWord, Question, SourceError};
 use crate::telemetry::error_chain;
 use crate::telemetry::status::{Part, PipelineStatus, SourceView, State};
 
 use super::backoff::Backoff;
 use super::connect::{Connector, say_again, stand_by};
+use super::fan_out::{FanOut, FreeLane, Junction};
 use super::in_flight::{Ledger, Limits, Unsettled};
 use super::parts::{Parts, PipelineParts};
+use super::reach::Lane;
 use super::{Culprit, End, HaltError, Relay, RelayParts};
 
 /// Batches between source and relay: enough that neither waits for the other's turn.
-const CHANNEL: usize = 2;
+pub(super) const CHANNEL: usize = 2;
 /// How long an instance that was fenced twice leaves the field to the other one.
 const FENCED_WAIT: Duration = Duration::from_secs(30);
 
@@ -53,6 +56,8 @@ pub enum PipelineError {
         "the process was stopped for {seconds} s while it was to end; what was not acknowledged is sent again at the next start"
     )]
     Suspended { seconds: u64 },
+    #[error("fewer than {size} of {of} sinks have taken what was read, and `commit_policy` asks for that many")]
+    NoQuorum { size: usize, of: usize },
     #[error("a task of the pipeline failed; this is a fault of tailpost")]
     Task(#[from] JoinError),
 }
@@ -77,10 +82,12 @@ pub async fn run(
     stop: CancellationToken,
 ) -> Result<(), PipelineError> {
     let span = tracing::info_span!("pipeline", name = pipeline.name, tenant = pipeline.tenant);
-    let parts = PipelineParts::new(&pipeline, options.state_dir, Arc::clone(&status));
+    let branches = Branch::all(&pipeline, &status);
+    let parts = PipelineParts::new(&pipeline, &branches, options.state_dir);
     let supervisor = Supervisor {
         parts: Arc::new(parts),
         pipeline,
+        branches,
         once: options.once,
         word: options.word,
         status: Arc::clone(&status),
@@ -106,6 +113,8 @@ pub async fn run(
 pub(crate) struct Supervisor<P> {
     pub(crate) parts: Arc<P>,
     pub(crate) pipeline: Pipeline,
+    /// At least one, the leading one first.
+    pub(crate) branches: Vec<Branch>,
     /// Stop at the log's end as it is at the start.
     pub(crate) once: bool,
     pub(crate) word: OperatorWord,
@@ -113,15 +122,56 @@ pub(crate) struct Supervisor<P> {
     pub(crate) stop: CancellationToken,
 }
 
+/// What belongs to one of a pipeline's sinks.
+#[derive(Debug, Clone)]
+pub(crate) struct Branch {
+    /// The pipeline, with this sink alone.
+    pub(super) pipeline: Pipeline,
+    pub(super) status: Arc<PipelineStatus>,
+    /// Whether it is waited for by itself: not one of a quorum, and required.
+    pub(super) held: bool,
+}
+
+impl Branch {
+    /// Of each sink, the leading one first.
+    pub(crate) fn all(pipeline: &Pipeline, status: &Arc<PipelineStatus>) -> Vec<Self> {
+        let counted = pipeline.commit_policy == CommitPolicy::Required;
+        let required = pipeline.further_sinks.iter().map(|further| further.required);
+        let required = std::iter::once(true).chain(required);
+        let statuses = std::iter::once(status).chain(status.further_sinks()).cloned();
+        let parts = pipeline.of_each_sink().zip(statuses).zip(required);
+        let branches = parts.map(|((pipeline, status), required)| Self {
+            pipeline,
+            status,
+            held: required && counted,
+        });
+        branches.collect()
+    }
+}
+
+/// What a sink's life leaves to the next.
+#[derive(Debug, Default)]
+struct Left {
+    /// Events to be sent one by one first.
+    single: u64,
+    /// The event that the sink refused when it travelled alone.
+    culprit: Option<Culprit>,
+}
+
+/// A sink that is waited for, made and not used yet.
+struct Held<S> {
+    lane: Lane,
+    sink: S,
+    ledger: Ledger,
+}
+
 /// What one life leaves to the next.
 struct Legacy<S> {
     store: S,
     from: Option<Position>,
     word: OperatorWord,
-    /// Events to be sent one by one first.
-    single: u64,
-    /// The event that the sink refused when it travelled alone.
-    culprit: Option<Culprit>,
+    /// Of each lane.
+    left: Vec<Left>,
     /// A commit whose outcome is not known.
     unsettled: Option<Unsettled>,
 }
@@ -137,6 +187,8 @@ enum LifeError {
     Source(#[from] SourceError),
     #[error("the process was stopped for {seconds} s, in which another instance may have taken over")]
     Suspended { seconds: u64 },
+    #[error("fewer than {size} of {of} sinks have taken what was read, and `commit_policy` asks for that many")]
+    NoQuorum { size: usize, of: usize },
 }
 
 impl LifeError {
@@ -144,7 +196,7 @@ impl LifeError {
         match self {
             Self::Sink(error) => error.can_heal(),
             Self::Checkpoint(error) => error.can_heal() || error.is_fenced(),
-            Self::Source(_) | Self::Suspended { .. } => true,
+            Self::Source(_) | Self::Suspended { .. } | Self::NoQuorum { .. } => true,
         }
     }
 
@@ -154,7 +206,7 @@ impl LifeError {
         match self {
             Self::Sink(error) => error.can_heal(),
             Self::Checkpoint(error) => error.is_fenced(),
-            Self::Source(_) | Self::Suspended { .. } => true,
+            Self::Source(_) | Self::Suspended { .. } | Self::NoQuorum { .. } => true,
         }
     }
 
@@ -162,13 +214,13 @@ impl LifeError {
         match self {
             Self::Sink(error) => error.is_fenced(),
             Self::Checkpoint(error) => error.is_fenced(),
-            Self::Source(_) | Self::Suspended { .. } => false,
+            Self::Source(_) | Self::Suspended { .. } | Self::NoQuorum { .. } => false,
         }
     }
 
     fn part(&self) -> Part {
         match self {
-            Self::Sink(_) => Part::Sink,
+            Self::Sink(_) | Self::NoQuorum { .. } => Part::Sink,
             Self::Checkpoint(_) => Part::Checkpoint,
             Self::Source(_) | Self::Suspended { .. } => Part::Pipeline,
         }
@@ -182,6 +234,7 @@ impl From<LifeError> for PipelineError {
             LifeError::Checkpoint(error) => Self::Checkpoint(error),
             LifeError::Source(error) => Self::Source(error),
             LifeError::Suspended { seconds } => Self::Suspended { seconds },
+            LifeError::NoQuorum { size, of } => Self::NoQuorum { size, of },
         }
     }
 }
@@ -212,8 +265,7 @@ impl<P: Parts> Supervisor<P> {
             store,
             from,
             word: self.word,
-            single: 0,
-            culprit: None,
+            left: self.nothing_left(),
             unsettled: None,
         };
         let mut backoff = Backoff::new(self.pipeline.restart);
@@ -267,9 +319,8 @@ impl<P: Parts> Supervisor<P> {
     /// One life. Without an error, the pipeline ended as it was asked to.
     async fn live(&self, legacy: Legacy<P::Store>) -> Result<(Legacy<P::Store>, Option<LifeError>), PipelineError> {
         let delivery = self.pipeline.delivery;
-        let ledger = Ledger::new(Limits::of(&delivery, self.pipeline.sink.is_exactly_once()));
-        let mut sink = match self.parts.sink(ledger.acks()) {
-            Ok(sink) => sink,
+        let mut held = match self.make_held().await {
+            Ok(held) => held,
             Err(error) if error.can_heal() => return Ok((legacy, Some(error.into()))),
             Err(error) => return Err(error.into()),
         };
@@ -277,8 +328,7 @@ impl<P: Parts> Supervisor<P> {
             mut store,
             from,
             word,
-            single,
-            culprit,
+            left,
             unsettled,
         } = legacy;
         let stop = self.stop.child_token();
@@ -331,15 +381,15 @@ impl<P: Parts> Supervisor<P> {
         let from = match answer {
             None => Claimed::From(from),
             Some(answer) => {
-                self.claim(answer, &mut sink, &mut store, unsettled.as_ref(), &stop)
-                    .await
+                let leading = held.first_mut().map(|held| &mut held.sink);
+                self.claim(answer, leading, &mut store, unsettled.as_ref(), &stop).await
             }
         };
         let from = match from {
             Claimed::From(from) => from,
             Claimed::NotMade(failed) => {
                 let (ended, word) = source.await?;
-                close(sink).await;
+                close(held).await;
                 let taken_over = match ended {
                     Ok(()) => None,
                     // A lock that was lost meanwhile is taken anew by the next life.
@@ -350,27 +400,13 @@ impl<P: Parts> Supervisor<P> {
                     store,
                     from: None,
                     word,
-                    single,
-                    culprit,
+                    left,
                     unsettled,
                 };
                 return Ok((legacy, failed.or(taken_over)));
             }
         };
-        let overtakable = store.is_shared() && !sink.commits();
-        let relay = Relay::new(RelayParts {
-            chain: Chain::new(&self.pipeline),
-            dead_letters: DeadLetters::new(&self.pipeline),
-            sink,
-            ledger,
-            policies: self.pipeline.errors,
-            delivery,
-            status: Arc::clone(&self.status),
-            single,
-            culprit,
-            counted: self.status.snapshot().totals.in_flight(),
-            overtakable,
-        });
+        let overtakable = store.is_shared() && !self.pipeline.sink.is_exactly_once();
         let last_acked = acked.subscribe();
         let saver =
             saver::run(store, acked_receiver, confirmed_sender, Arc::clone(&self.status)).instrument(here.clone());
@@ -386,8 +422,8 @@ impl<P: Parts> Supervisor<P> {
                 (store, result)
             }
         });
-        let relay = tokio::spawn(relay.run(batches, acked, stop.clone(), abandon).instrument(here));
-        let end = relay.await;
+        let relays = self.start_relays(held, left, (batches, acked), overtakable, (&stop, &abandon));
+        let ends = relays.ended(&stop, delivery.drain_timeout).await;
         stop.cancel();
         let (saver, source) = (saver.await, source.await);
         let (store, saved) = saver?;
@@ -396,13 +432,14 @@ impl<P: Parts> Supervisor<P> {
             store,
             from: last_acked.borrow().clone().or(from),
             word,
-            single: 0,
-            culprit: None,
+            left: self.nothing_left(),
             unsettled: None,
         };
-        let mut end = end?;
-        if let End::SinkFailed { unsettled, .. } | End::Abandoned { unsettled } = &mut end {
-            legacy.unsettled = unsettled.take();
+        let mut ends = ends?;
+        for (_, end) in &mut ends.held {
+            if let End::SinkFailed { unsettled, .. } | End::Abandoned { unsettled } = end {
+                legacy.unsettled = legacy.unsettled.or(unsettled.take());
+            }
         }
         let unsaved = match saved {
             Ok(()) => None,
@@ -411,8 +448,19 @@ impl<P: Parts> Supervisor<P> {
             Err(error) if error.can_heal() => Some(LifeError::from(error)),
             Err(error) => return Err(error.into()),
         };
-        if let End::Halted(halt) = end {
-            return Err(halt.into());
+        let (failed, halted): (Vec<_>, Vec<_>) = ends
+            .held
+            .into_iter()
+            .partition(|(_, end)| !matches!(end, End::Halted(_)));
+        if let Some((lane, End::Halted(halt))) = halted.into_iter().next() {
+            return Err(match self.name_of(lane) {
+                None => halt,
+                Some(id) => HaltError::Of {
+                    id,
+                    source: Box::new(halt),
+                },
+            }
+            .into());
         }
         // What the source said matters more than a sink that can be made anew.
         match source_ended {
@@ -420,17 +468,150 @@ impl<P: Parts> Supervisor<P> {
             Err(error @ SourceError::TakenOver(_)) => return Ok((legacy, Some(error.into()))),
             Err(error) => return Err(error.into()),
         }
-        match end {
-            End::SinkFailed {
-                error, single, culprit, ..
-            } => {
-                legacy.single = single;
-                legacy.culprit = culprit;
-                Ok((legacy, Some(error.into())))
+        // What cannot heal matters most.
+        let mut gravest = unsaved;
+        for (lane, end) in failed {
+            let error = match end {
+                End::SinkFailed {
+                    error, single, culprit, ..
+                } => {
+                    legacy.left[lane] = Left { single, culprit };
+                    LifeError::from(self.named(lane, error))
+                }
+                End::Suspended { seconds } => LifeError::Suspended { seconds },
+                End::Drained | End::Abandoned { .. } | End::Halted(_) => continue,
+            };
+            if gravest.as_ref().is_none_or(LifeError::can_heal) {
+                gravest = Some(error);
             }
-            End::Suspended { seconds } => Ok((legacy, Some(LifeError::Suspended { seconds }))),
-            End::Drained | End::Abandoned { .. } | End::Halted(_) => Ok((legacy, unsaved)),
         }
+        if let (true, CommitPolicy::Quorum(size)) = (ends.doomed, self.pipeline.commit_policy) {
+            let of = self.branches.len();
+            gravest = gravest.or(Some(LifeError::NoQuorum { size, of }));
+        }
+        Ok((legacy, gravest))
+    }
+
+    /// Names the sink in log lines, where there are several.
+    fn span_of(&self, branch: &Branch) -> tracing::Span {
+        match self.branches.len() {
+            1 => tracing::Span::current(),
+            _ => tracing::info_span!("sink", id = branch.pipeline.sink.id()),
+        }
+    }
+
+    /// The sink's id, where there are several.
+    fn name_of(&self, lane: Lane) -> Option<String> {
+        let several = self.branches.len() > 1;
+        several.then(|| self.branches[lane].pipeline.sink.id().to_owned())
+    }
+
+    fn named(&self, lane: Lane, error: SinkError) -> SinkError {
+        match self.name_of(lane) {
+            None => error,
+            Some(id) => SinkError::Of {
+                id,
+                source: Box::new(error),
+            },
+        }
+    }
+
+    fn nothing_left(&self) -> Vec<Left> {
+        self.branches.iter().map(|_| Left::default()).collect()
+    }
+
+    /// The sinks that are waited for.
+    async fn make_held(&self) -> Result<Vec<Held<P::Sink>>, SinkError> {
+        let mut made = Vec::new();
+        for (lane, branch) in self.branches.iter().enumerate().filter(|(_, branch)| branch.held) {
+            let commits = branch.pipeline.sink.is_exactly_once();
+            let ledger = Ledger::new(Limits::of(&self.pipeline.delivery, commits));
+            let made_here = self.span_of(branch).in_scope(|| self.parts.sink(lane, ledger.acks()));
+            match made_here {
+                Ok(sink) => made.push(Held { lane, sink, ledger }),
+                Err(error) => {
+                    close(made).await;
+                    return Err(self.named(lane, error));
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    /// Lets events flow from the source to the sinks.
+    fn start_relays(
+        &self,
+        held: Vec<Held<P::Sink>>,
+        mut left: Vec<Left>,
+        (batches, acked): (mpsc::Receiver<LogBatch>, watch::Sender<Option<Position>>),
+        overtakable: bool,
+        (stop, abandon): (&CancellationToken, &CancellationToken),
+    ) -> Relays {
+        let several = self.branches.len() > 1;
+        let mut relays = Relays {
+            held: JoinSet::new(),
+            free: JoinSet::new(),
+            tee: None,
+            // Another instance's word reaches all, a life that fails only those that nobody waits for.
+            let_go: abandon.child_token(),
+            doomed: CancellationToken::new(),
+            junction: None,
+        };
+        let here = tracing::Span::current();
+        let mut relay = |Held { lane, sink, ledger }: Held<P::Sink>| {
+            let branch = &self.branches[lane];
+            let Left { single, culprit } = mem::take(&mut left[lane]);
+            let relay = Relay::new(RelayParts {
+                chain: Chain::new(&branch.pipeline),
+                dead_letters: DeadLetters::new(&branch.pipeline),
+                sink,
+                ledger,
+                policies: branch.pipeline.errors,
+                delivery: branch.pipeline.delivery,
+                status: Arc::clone(&branch.status),
+                single,
+                culprit,
+                counted: branch.status.snapshot().totals.in_flight(),
+                overtakable,
+                leads: !several,
+            });
+            (lane, relay)
+        };
+        if !several {
+            if let Some((lane, relay)) = held.into_iter().map(&mut relay).next() {
+                let (stop, abandon) = (stop.clone(), abandon.clone());
+                let run = async move { (lane, relay.run(batches, acked, stop, abandon).await) };
+                relays.held.spawn(run.instrument(here));
+            }
+            return relays;
+        }
+        let policy = self.pipeline.commit_policy;
+        let (fan_out, outlets) = FanOut::new(&self.branches, policy, &self.status, acked, relays.doomed.clone());
+        let junction = Arc::clone(&fan_out.junction);
+        let mut held = held.into_iter().map(relay).peekable();
+        for (lane, outlet) in outlets.into_iter().enumerate() {
+            let branch = &self.branches[lane];
+            let span = self.span_of(branch);
+            let stop = stop.clone();
+            if let Some((_, relay)) = held.next_if(|(of, _)| *of == lane) {
+                let abandon = abandon.clone();
+                let run = async move { (lane, relay.run(outlet.batches, outlet.acked, stop, abandon).await) };
+                relays.held.spawn(run.instrument(span));
+            } else {
+                let free = FreeLane {
+                    lane,
+                    branch: branch.clone(),
+                    parts: Arc::clone(&self.parts),
+                    junction: Arc::clone(&junction),
+                    overtakable,
+                };
+                let run = free.run(outlet, stop, relays.let_go.clone());
+                relays.free.spawn(run.instrument(span));
+            }
+        }
+        relays.tee = Some(tokio::spawn(fan_out.run(batches, policy).instrument(here)));
+        relays.junction = Some(junction);
+        relays
     }
 
     fn tell_read(&self, from: &Position, store: &mut P::Store) {
@@ -445,7 +626,7 @@ impl<P: Parts> Supervisor<P> {
     async fn claim(
         &self,
         answer: Answer,
-        sink: &mut P::Sink,
+        leading: Option<&mut P::Sink>,
         store: &mut P::Store,
         unsettled: Option<&Unsettled>,
         stop: &CancellationToken,
@@ -454,7 +635,9 @@ impl<P: Parts> Supervisor<P> {
             return Claimed::NotMade(None);
         }
         let claiming = async {
-            sink.claim().await?;
+            if let Some(sink) = leading {
+                sink.claim().await?;
+            }
             Ok::<_, LifeError>(store.load().await?)
         };
         let loaded = tokio::select! {
@@ -495,8 +678,64 @@ impl<P: Parts> Supervisor<P> {
     }
 }
 
-async fn close(sink: impl Sink) {
-    if let Err(error) = sink.close(tokio::time::Instant::now()).await {
-        tracing::debug!(error = %error_chain(&error), "sink closed");
+async fn close<S: Sink>(held: Vec<Held<S>>) {
+    for Held { sink, .. } in held {
+        if let Err(error) = sink.close(tokio::time::Instant::now()).await {
+            tracing::debug!(error = %error_chain(&error), "sink closed");
+        }
+    }
+}
+
+/// The relays of one life, under way.
+struct Relays {
+    held: JoinSet<(Lane, End)>,
+    free: JoinSet<()>,
+    tee: Option<JoinHandle<()>>,
+    /// Ends those that nobody waits for.
+    let_go: CancellationToken,
+    doomed: CancellationToken,
+    junction: Option<Arc<Junction>>,
+}
+
+/// How the relays of one life ended.
+struct Ends {
+    /// Of those that were waited for.
+    held: Vec<(Lane, End)>,
+    /// What was read cannot have its quorum in this life.
+    doomed: bool,
+}
+
+impl Relays {
+    /// Waits for those that are to be waited for, and then for the others no longer than a drain may take.
+    async fn ended(mut self, stop: &CancellationToken, drain: Duration) -> Result<Ends, JoinError> {
+        let mut held = Vec::new();
+        while let Some(ended) = self.held.join_next().await {
+            let (lane, end) = ended?;
+            // One that is drained says that the source has ended; any other end is that of all.
+            if !matches!(end, End::Drained) {
+                stop.cancel();
+                self.let_go.cancel();
+            }
+            held.push((lane, end));
+        }
+        if let Some(tee) = &mut self.tee {
+            tokio::select! {
+                ended = tee => ended?,
+                () = self.doomed.cancelled() => stop.cancel(),
+            }
+        }
+        while !self.free.is_empty() {
+            match timeout(drain, self.free.join_next()).await {
+                Ok(Some(ended)) => ended?,
+                Ok(None) => break,
+                // A quorum is waited for as a sink by itself is.
+                Err(_) if !stop.is_cancelled() && self.junction.as_ref().is_some_and(|junction| junction.waits()) => {}
+                Err(_) => self.let_go.cancel(),
+            }
+        }
+        Ok(Ends {
+            held,
+            doomed: self.doomed.is_cancelled(),
+        })
     }
 }

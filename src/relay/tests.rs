@@ -176,6 +176,7 @@ fn start_pipeline(pipeline: &Pipeline, single: u64, culprit: Option<Culprit>, sc
         culprit,
         counted: 0,
         overtakable: false,
+        leads: true,
     });
     let (sender, receiver) = mpsc::channel(4);
     let (acked_sender, acked) = watch::channel(None);

@@ -182,6 +182,9 @@ pub enum SinkError {
     /// A delivery failed for good in this sink's life; the records behind it must not overtake it.
     #[error("delivery failed")]
     Delivery(#[from] DeliveryError),
+    /// Of one of several.
+    #[error("sink `{id}`")]
+    Of { id: String, source: Box<Self> },
 }
 
 impl SinkError {
@@ -190,6 +193,7 @@ impl SinkError {
         match self {
             Self::Kafka(error) => matches!(error, KafkaSinkError::Fenced { .. }),
             Self::Delivery(error) => error.kind == DeliveryErrorKind::Fenced,
+            Self::Of { source, .. } => source.is_fenced(),
             Self::Http(_) | Self::Lines(_) | Self::Letters(_) => false,
         }
     }
@@ -199,6 +203,7 @@ impl SinkError {
         match self {
             Self::Kafka(error) => error.can_heal(),
             Self::Delivery(error) => error.kind != DeliveryErrorKind::Refused,
+            Self::Of { source, .. } => source.can_heal(),
             // Files of certificates and the like: a person must act.
             Self::Http(_) => false,
             Self::Lines(error) => error.can_heal(),

@@ -212,7 +212,7 @@ impl BatchSender {
 }
 
 /// What one read gave: events in log order, and where to go on behind them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LogBatch {
     pub events: Vec<ChangeEvent>,
     /// Changes that the source was sent and that are none of the pipeline's events.

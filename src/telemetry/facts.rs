@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::report::PipelineReport;
+use super::report::{PipelineReport, SinkReport};
 use super::status::{Kept, Part, State};
 
 /// A line: what it is about, and what it says.
@@ -70,11 +70,37 @@ pub(super) fn facts(pipeline: &PipelineReport) -> Vec<Fact> {
         let age = age.map(|age| format!(" ({} ago)", seconds_text(age)));
         say(about, place.clone().map(|place| place + &age.unwrap_or_default()));
     }
+    if p.sinks.len() > 1 {
+        p.sinks.iter().for_each(|one| say("sink", Some(sink(one))));
+    }
     say("server keeps", p.server_keeps.as_ref().map(kept));
     say("restarts", Some(p.restarts.to_string()));
     let gaps = (p.accepted_gaps > 0).then(|| p.accepted_gaps.to_string());
     say("accepted gaps", gaps);
     facts
+}
+
+/// One of several.
+fn sink(sink: &SinkReport) -> String {
+    let mut text = format!("{}: published {}", sink.id, sink.published);
+    let mut add = |more: String| text.push_str(&more);
+    match (sink.required, sink.lost) {
+        (true, _) => {}
+        (false, lost) => add(format!(", not waited for, lost {lost}")),
+    }
+    if sink.dead > 0 {
+        add(format!(", dead {}", sink.dead));
+    }
+    if sink.oldest_unpublished_seconds > 0.0 {
+        add(format!(
+            ", oldest in flight {}",
+            seconds_text(sink.oldest_unpublished_seconds)
+        ));
+    }
+    if let Some(trouble) = &sink.trouble {
+        add(format!("; {trouble}"));
+    }
+    text
 }
 
 fn next_retry(p: &PipelineReport) -> Option<String> {

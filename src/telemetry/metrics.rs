@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 use crate::processor::DeadLetterReason;
 
 use super::histogram::Histogram;
-use super::status::{Kept, PipelineStatus, Snapshot, State};
+use super::status::{Kept, PipelineStatus, SinkSnapshot, Snapshot, State};
 
 mod table;
 

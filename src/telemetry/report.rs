@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::status::{Kept, NotReady, Part, PipelineStatus, Snapshot, State};
+use super::status::{Kept, NotReady, Part, PipelineStatus, SinkSnapshot, Snapshot, State};
 
 /// One process.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -55,8 +55,42 @@ pub struct PipelineReport {
     pub saved_position: Option<String>,
     pub checkpoint_age_seconds: Option<f64>,
     pub server_keeps: Option<Kept>,
+    /// The leading one first: counts above are of what it is given, ages the worst of those that are required.
+    pub sinks: Vec<SinkReport>,
     pub restarts: u64,
     pub accepted_gaps: u64,
+}
+
+/// One of its sinks.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SinkReport {
+    pub id: String,
+    /// Whether the position waits for it by itself.
+    pub required: bool,
+    /// Why it takes nothing at the moment.
+    pub trouble: Option<String>,
+    pub published: u64,
+    pub dead: u64,
+    /// Given up, of a sink that is not waited for.
+    pub lost: u64,
+    pub in_flight_records: u64,
+    pub oldest_unpublished_seconds: f64,
+}
+
+impl From<SinkSnapshot> for SinkReport {
+    fn from(sink: SinkSnapshot) -> Self {
+        Self {
+            id: sink.id,
+            required: sink.required,
+            trouble: sink.trouble,
+            published: sink.published,
+            dead: sink.dead_lettered,
+            lost: sink.lost,
+            in_flight_records: sink.in_flight_records,
+            oldest_unpublished_seconds: sink.oldest_unpublished_seconds,
+        }
+    }
 }
 
 /// While it waits before another try.
@@ -210,6 +244,7 @@ impl PipelineReport {
             saved_position: s.saved.map(|position| position.to_string()),
             checkpoint_age_seconds: s.checkpoint_age_seconds,
             server_keeps: s.kept,
+            sinks: s.sinks.into_iter().map(SinkReport::from).collect(),
             restarts: s.totals.restarts,
             accepted_gaps: s.totals.accepted_gaps,
             source: s.state,

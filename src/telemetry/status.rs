@@ -3,6 +3,7 @@
 //! Counts are changed once per batch under one lock, so that a reader always sees
 //! received = published + skipped + dead-lettered + in flight.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
-use crate::config::Pipeline;
+use crate::config::{CommitPolicy, Pipeline};
 use crate::position::{Position, ShownPlace};
 use crate::relay::in_flight::Progress;
 use crate::skip::SkipCounts;
@@ -38,6 +39,8 @@ pub struct Totals {
     pub processed: BTreeMap<Arc<str>, u64>,
     pub restarts: u64,
     pub accepted_gaps: u64,
+    /// Received by a sink that nobody waits for, and given up.
+    pub lost: u64,
 }
 
 impl Totals {
@@ -46,17 +49,23 @@ impl Totals {
         self.published + self.skipped.total() + self.dead_lettered.values().sum::<u64>()
     }
 
-    /// Received and not settled yet.
+    /// Received, not settled yet, and not given up.
     pub fn in_flight(&self) -> u64 {
-        self.received.saturating_sub(self.settled())
+        self.received.saturating_sub(self.settled() + self.lost)
     }
 }
 
-/// One pipeline's status.
+/// The status of one pipeline, or of one of its further sinks.
 #[derive(Debug)]
 pub struct PipelineStatus {
     pub name: String,
+    /// The leading sink: counts and ages are of what it is given.
     pub sink: String,
+    /// Whether the position waits for that sink by itself.
+    pub required: bool,
+    /// How many of all sinks it waits for, where that is so.
+    quorum: Option<usize>,
+    further: Vec<Arc<PipelineStatus>>,
     pub tenant: Option<String>,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
@@ -80,6 +89,8 @@ pub(super) struct Inner {
     paused_since: Option<SystemTime>,
     /// What is wrong with the sink at the moment.
     sink_trouble: Option<String>,
+    /// Why there is no sink at the moment, of one that nobody waits for by itself.
+    sink_gone: Option<String>,
     checkpoint_trouble: Option<String>,
     /// Why nothing comes though a server streams.
     pub(super) source_trouble: Option<String>,
@@ -127,6 +138,8 @@ pub struct Snapshot {
     pub retry: Option<Retry>,
     pub totals: Totals,
     pub published_per_second: f64,
+    /// The leading one first.
+    pub sinks: Vec<SinkSnapshot>,
     pub read: Option<ShownPlace>,
     pub acked: Option<ShownPlace>,
     pub saved: Option<Position>,
@@ -151,17 +164,46 @@ pub struct Snapshot {
     pub end_to_end: Histogram,
 }
 
+/// How one of a pipeline's sinks stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SinkSnapshot {
+    pub id: String,
+    pub required: bool,
+    /// Why it takes nothing at the moment, if so.
+    pub trouble: Option<String>,
+    pub published: u64,
+    pub dead_lettered: u64,
+    pub lost: u64,
+    pub failed: u64,
+    pub in_flight_records: u64,
+    /// Age of the oldest event that it was given and has not settled, 0 when there is none.
+    pub oldest_unpublished_seconds: f64,
+}
+
 impl PipelineStatus {
     pub fn new(pipeline: &Pipeline) -> Arc<Self> {
-        Self::named(
-            &pipeline.name,
-            pipeline.sink.id(),
-            pipeline.tenant.clone(),
-            pipeline.labels.clone(),
-            pipeline.annotations.clone(),
-        )
+        let counted = pipeline.commit_policy == CommitPolicy::Required;
+        let further = pipeline.further_sinks.iter().map(|further| {
+            let status = Self::blank(&pipeline.name, further.sink.id());
+            let required = further.required && counted;
+            Arc::new(Self { required, ..status })
+        });
+        Arc::new(Self {
+            required: counted,
+            quorum: match pipeline.commit_policy {
+                CommitPolicy::Required => None,
+                CommitPolicy::Quorum(size) => Some(size),
+            },
+            further: further.collect(),
+            tenant: pipeline.tenant.clone(),
+            labels: pipeline.labels.clone(),
+            annotations: pipeline.annotations.clone(),
+            ..Self::blank(&pipeline.name, pipeline.sink.id())
+        })
     }
 
+    /// Of a pipeline with one sink.
+    #[cfg(test)]
     pub(crate) fn named(
         name: &str,
         sink: &str,
@@ -170,16 +212,29 @@ impl PipelineStatus {
         annotations: BTreeMap<String, String>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            name: name.to_owned(),
-            sink: sink.to_owned(),
             tenant,
             labels,
             annotations,
+            ..Self::blank(name, sink)
+        })
+    }
+
+    fn blank(name: &str, sink: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            sink: sink.to_owned(),
+            required: true,
+            quorum: None,
+            further: Vec::new(),
+            tenant: None,
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
             inner: Mutex::new(Inner {
                 state: State::Starting,
                 since: SystemTime::now(),
                 paused_since: None,
                 sink_trouble: None,
+                sink_gone: None,
                 checkpoint_trouble: None,
                 source_trouble: None,
                 last_error: None,
@@ -200,7 +255,31 @@ impl PipelineStatus {
             log: Mutex::default(),
             oldest_us: AtomicI64::new(i64::MAX),
             paused: watch::Sender::new(false),
-        })
+        }
+    }
+
+    /// Those of the sinks beside the leading one, in the pipeline's order.
+    pub fn further_sinks(&self) -> &[Arc<Self>] {
+        &self.further
+    }
+
+    /// A sink that nobody waits for is not given so many events.
+    pub fn lose(&self, events: u64) {
+        self.count(|totals| {
+            totals.received += events;
+            totals.lost += events;
+        });
+    }
+
+    /// A sink that nobody waits for is gone with what was in flight; gives how many that were.
+    pub fn lose_in_flight(&self) -> u64 {
+        self.in_flight(0, 0, None);
+        let mut lost = 0;
+        self.count(|totals| {
+            lost = totals.in_flight();
+            totals.lost += lost;
+        });
+        lost
     }
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -233,6 +312,9 @@ impl PipelineStatus {
         let changes = self.paused.send_if_modified(|now| mem::replace(now, paused) != paused);
         if changes {
             self.inner().paused_since = paused.then(SystemTime::now);
+        }
+        for further in &self.further {
+            further.pause(paused);
         }
         changes
     }
@@ -278,6 +360,15 @@ impl PipelineStatus {
         let news = inner.sink_trouble != trouble;
         inner.sink_trouble = trouble;
         news
+    }
+
+    /// There is no sink until the next is made; None: there is one.
+    pub fn sink_gone(&self, reason: Option<String>) {
+        let mut inner = self.inner();
+        if let Some(reason) = &reason {
+            inner.note_error(reason);
+        }
+        inner.sink_gone = reason;
     }
 
     pub fn checkpoint_trouble(&self, trouble: Option<String>) {
@@ -347,10 +438,72 @@ impl PipelineStatus {
         self.log().acked(position, Instant::now());
     }
 
+    /// How the sink of this status stands.
+    fn sink(&self) -> SinkSnapshot {
+        let inner = self.inner();
+        let totals = &inner.totals;
+        SinkSnapshot {
+            id: self.sink.clone(),
+            required: self.required,
+            trouble: inner.sink_gone.as_ref().or(inner.sink_trouble.as_ref()).cloned(),
+            published: totals.published,
+            dead_lettered: totals.dead_lettered.values().sum(),
+            lost: totals.lost,
+            failed: totals.failed,
+            in_flight_records: self.in_flight_records.load(Ordering::Relaxed),
+            oldest_unpublished_seconds: age_seconds(self.oldest_us.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// The status of each sink, the leading one first.
+    fn all(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(self.further.iter().map(|further| &**further))
+    }
+
+    /// Those of each sink's values that count for the pipeline: of the sinks that the position waits for, or the least of as many
+    /// as it asks for.
+    fn counting<T: Ord>(&self, value: impl Fn(&Self) -> T) -> Vec<T> {
+        match self.quorum {
+            None => self.all().filter(|status| status.required).map(value).collect(),
+            Some(size) => {
+                let mut values: Vec<T> = self.all().map(value).collect();
+                values.sort();
+                values.truncate(size);
+                values
+            }
+        }
+    }
+
+    /// Why the position cannot move, as far as the sinks are to blame.
+    fn trouble_of_sinks(&self, sinks: &[SinkSnapshot]) -> Option<String> {
+        let told = |sink: &SinkSnapshot| {
+            let trouble = sink.trouble.clone()?;
+            Some(match sinks.len() {
+                1 => trouble,
+                _ => format!("sink `{}`: {trouble}", sink.id),
+            })
+        };
+        let Some(size) = self.quorum else {
+            return sinks.iter().filter(|sink| sink.required).find_map(told);
+        };
+        let troubles: Vec<String> = sinks.iter().filter_map(told).collect();
+        let well = sinks.len() - troubles.len();
+        let troubles = troubles.join("; ");
+        (well < size).then(|| format!("{well} of {size} sinks that `commit_policy` asks for take events: {troubles}"))
+    }
+
     pub fn snapshot(&self) -> Snapshot {
         // Before the records are read: what was sent before it rests is among them.
-        let rests = self.rests.load(Ordering::Acquire);
-        let in_flight_us = self.oldest_us.load(Ordering::Relaxed);
+        let rests = self.all().all(|status| status.rests.load(Ordering::Acquire));
+        // The youngest first.
+        let oldest = self.counting(|status| Reverse(status.oldest_us.load(Ordering::Relaxed)));
+        let in_flight_us = oldest.into_iter().max().map_or(i64::MAX, |Reverse(oldest)| oldest);
+        let in_flight_bytes = self.counting(|status| status.in_flight_bytes.load(Ordering::Relaxed));
+        let in_flight_bytes = in_flight_bytes.into_iter().sum();
+        let in_flight_records = self.counting(|status| status.in_flight_records.load(Ordering::Relaxed));
+        let in_flight_records = in_flight_records.into_iter().sum();
+        let sinks: Vec<SinkSnapshot> = self.all().map(Self::sink).collect();
+        let trouble_of_sinks = self.trouble_of_sinks(&sinks);
         let log = self.log();
         let pending_us = log.oldest_pending_us().unwrap_or(i64::MAX);
         let (read, acked) = (log.read.clone(), log.acked.clone());
@@ -364,7 +517,7 @@ impl PipelineStatus {
         }
         let troubles = Troubles {
             source: inner.source_trouble.as_deref(),
-            sink: inner.sink_trouble.as_deref(),
+            sink: trouble_of_sinks.as_deref(),
             checkpoint: inner.checkpoint_trouble.as_deref(),
         };
         let is_paused = state == State::Paused;
@@ -382,6 +535,7 @@ impl PipelineStatus {
             retry: inner.retry.filter(|_| is_waiting),
             totals: inner.totals.clone(),
             published_per_second: inner.published.per_second(Instant::now()),
+            sinks,
             read,
             acked,
             saved: inner.saved.as_ref().map(|(position, _)| position.clone()),
@@ -389,8 +543,8 @@ impl PipelineStatus {
             kept: inner.kept.clone(),
             checkpoint_age_seconds: inner.saved.as_ref().map(|(_, at)| at.elapsed().as_secs_f64()),
             confirmed_age_seconds: inner.confirmed.as_ref().map(|(_, at)| at.elapsed().as_secs_f64()),
-            in_flight_bytes: self.in_flight_bytes.load(Ordering::Relaxed),
-            in_flight_records: self.in_flight_records.load(Ordering::Relaxed),
+            in_flight_bytes,
+            in_flight_records,
             lag_bytes,
             lag_seconds: age_seconds(in_flight_us),
             pending_bytes,

@@ -34,6 +34,9 @@ pub(super) struct FilterArguments {
     /// Parked by this pipeline; `replay` and `purge` take those of the file's own unless this says another.
     #[arg(long, value_name = "NAME")]
     pub(super) pipeline: Option<String>,
+    /// For this sink of it, by its id.
+    #[arg(long, value_name = "ID")]
+    pub(super) sink: Option<String>,
     /// Whether the target has it by a replay.
     #[arg(long, value_enum)]
     pub(super) replayed: Option<YesNo>,
@@ -63,10 +66,11 @@ impl FilterArguments {
             aggregate_id,
             event_type,
             pipeline,
+            sink,
             replayed,
             limit,
         } = self;
-        let texts = [reason, aggregate_type, aggregate_id, event_type, pipeline];
+        let texts = [reason, aggregate_type, aggregate_id, event_type, pipeline, sink];
         since.is_none() && replayed.is_none() && limit.is_none() && texts.into_iter().all(Option::is_none)
     }
 
@@ -83,6 +87,7 @@ impl FilterArguments {
             && is(&self.aggregate_id, letter.aggregate_id.as_deref())
             && is(&self.event_type, letter.event_type.as_deref())
             && is(&self.pipeline, Some(&letter.pipeline))
+            && is(&self.sink, Some(&letter.sink))
     }
 
     /// The rest: what is only known when all are read.
@@ -118,6 +123,7 @@ mod tests {
         Letter {
             pipeline: "orders".to_owned(),
             source: "pg1".to_owned(),
+            sink: "k1".to_owned(),
             position: "0/1".to_owned(),
             event_id: "7f".to_owned(),
             event_type: Some("created".to_owned()),

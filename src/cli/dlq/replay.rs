@@ -110,7 +110,7 @@ pub(super) async fn run(
         _ => print(text.as_bytes()),
     };
     let mut counts = Counts::default();
-    let mut sender = Sender::new(pipeline, arguments.timeout);
+    let mut senders = Senders::new(pipeline, arguments.timeout);
     let mut pace = arguments.rate.map(|rate| {
         let mut pace = interval(Duration::from_secs(1) / rate);
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -118,8 +118,9 @@ pub(super) async fn run(
     });
     let mut result = Ok(());
     for Parked { id, letter, .. } in &letters {
-        let target = match target(letter, arguments.to.as_deref()) {
-            Ok(target) => target,
+        let way = target(letter, arguments.to.as_deref()).and_then(|target| Ok((target, senders.of(letter)?)));
+        let (target, sender) = match way {
+            Ok(way) => way,
             Err(why) => {
                 counts.left_out += 1;
                 say(format!("{id}\tleft out: {why}\n"))?;
@@ -136,7 +137,7 @@ pub(super) async fn run(
         }
         let now = SystemTime::now();
         let record = record(letter, target, &arguments.set_header, now);
-        let sent = send(stored, &mut sender, *id, &record, now).await;
+        let sent = send(stored, sender, *id, &record, now).await;
         match sent {
             Ok(None) => {
                 counts.published += 1;
@@ -153,7 +154,7 @@ pub(super) async fn run(
             }
         }
     }
-    sender.close().await;
+    senders.close().await;
     let Counts {
         published,
         failed,
@@ -220,6 +221,38 @@ fn target<'a>(letter: &'a Letter, to: Option<&'a str>) -> Result<&'a str, &'stat
         .target
         .as_deref()
         .ok_or("where it should have gone is not known; --to says where")
+}
+
+/// A sender for each sink of a pipeline.
+struct Senders(Vec<(String, Sender)>);
+
+impl Senders {
+    fn new(pipeline: &Pipeline, patience: Duration) -> Self {
+        let of_sinks = pipeline.of_each_sink();
+        Self(
+            of_sinks
+                .map(|pipeline| (pipeline.sink.id().to_owned(), Sender::new(&pipeline, patience)))
+                .collect(),
+        )
+    }
+
+    /// The one for what a letter was for; of a letter that does not say, the leading sink's.
+    fn of(&mut self, letter: &Letter) -> Result<&mut Sender, &'static str> {
+        let at = match letter.sink.is_empty() {
+            true => Some(0),
+            false => self.0.iter().position(|(id, _)| *id == letter.sink),
+        };
+        let sender = at.and_then(|at| self.0.get_mut(at));
+        sender
+            .map(|(_, sender)| sender)
+            .ok_or("the sink that it was for is none of the file's")
+    }
+
+    async fn close(self) {
+        for (_, sender) in self.0 {
+            sender.close().await;
+        }
+    }
 }
 
 fn record(letter: &Letter, target: &str, set: &[(String, String)], now: SystemTime) -> Record {

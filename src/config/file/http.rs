@@ -16,7 +16,7 @@ use crate::config::document::Value;
 use crate::config::pipeline::{
     BatchForm, Body, Envelope, Http, HttpAuth, HttpBatch, Method, Ordering, Restart, Retry, Ssl, SslMode, StatusSet,
 };
-use crate::config::reader::{Field, Read, Reader, optional};
+use crate::config::reader::{Field, Mapping, Read, Reader, optional};
 use crate::config::shown::{describe, quoted};
 use crate::config::template::{Part, Template};
 
@@ -51,8 +51,7 @@ pub(super) struct HttpReading {
     pub(super) says_attempts: bool,
 }
 
-pub(super) fn read(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<HttpReading> {
-    let mut mapping = reader.mapping(field)?;
+pub(super) fn read(reader: &mut Reader<'_>, mut mapping: Mapping<'_>) -> Read<HttpReading> {
     let id = reader
         .require(&mut mapping, "id", "a name for the sink")
         .and_then(|field| reader.filled(&field));

@@ -3,11 +3,11 @@
 use super::accept_without_effect;
 use super::client_conf::{self, TransactionTimeout};
 use super::envelope;
-use super::sink::{SinkKind, SinkReading};
+use super::sink::{About, SinkKind, SinkReading};
 use super::template::{FixedTopic, read_template, read_topic_template};
 use crate::config::error::Problem;
 use crate::config::pipeline::{CreateTopics, Envelope, Kafka, OnFenced, Sink};
-use crate::config::reader::{Field, Read, Reader, optional};
+use crate::config::reader::{Field, Mapping, Read, Reader, optional};
 
 const BROKERS: &str = "`host:port`, comma separated";
 
@@ -31,8 +31,12 @@ impl Transactions<'_> {
 }
 
 /// `pipeline` is its name, or empty where that is wrong.
-pub(super) fn read<'n>(reader: &mut Reader<'_>, field: &Field<'n>, pipeline: &str) -> Read<SinkReading<'n>> {
-    let mut mapping = reader.mapping(field)?;
+pub(super) fn read<'n>(
+    reader: &mut Reader<'_>,
+    mut mapping: Mapping<'n>,
+    about: About<'n>,
+    pipeline: &str,
+) -> Read<SinkReading<'n>> {
     let id = reader
         .require(&mut mapping, "id", "a name for the sink")
         .and_then(|field| reader.filled(&field));
@@ -43,9 +47,6 @@ pub(super) fn read<'n>(reader: &mut Reader<'_>, field: &Field<'n>, pipeline: &st
     let topic = optional(topic_field.clone(), |field| read_topic_template(reader, field));
     let key = optional(mapping.take("key"), |field| read_template(reader, field));
     let envelope = optional(mapping.take("envelope"), |field| envelope::read(reader, field));
-    let required = optional(mapping.take("required"), |field| {
-        read_only(reader, field, true, "`required: false`")
-    });
     let exactly_once = optional(mapping.take("exactly_once"), |field| reader.boolean(field));
     let (id_field, fenced_field) = (mapping.take("transactional_id"), mapping.take("on_fenced"));
     let transactional_id = optional(id_field.clone(), |field| read_transactional_id(reader, field));
@@ -85,7 +86,6 @@ pub(super) fn read<'n>(reader: &mut Reader<'_>, field: &Field<'n>, pipeline: &st
             create_topics: create_topics?,
             client_conf: conf?,
         };
-        required?;
         encoding?;
         Ok(kafka)
     };
@@ -99,6 +99,8 @@ pub(super) fn read<'n>(reader: &mut Reader<'_>, field: &Field<'n>, pipeline: &st
         topic: fixed_topic,
         kind: SinkKind::Kafka,
         says_attempts: false,
+        whole: about.whole,
+        required: about.required,
     })
 }
 
@@ -137,20 +139,6 @@ fn is_broker(broker: &str) -> bool {
     };
     let digits = port.bytes().all(|byte| byte.is_ascii_digit());
     host_is_sound && digits && port.parse::<u16>().is_ok_and(|port| port > 0)
-}
-
-/// A flag of which only one side is there so far.
-fn read_only(reader: &mut Reader<'_>, field: &Field<'_>, side: bool, other: &str) -> Read<()> {
-    if reader.boolean(field)? == side {
-        return Ok(());
-    }
-    Err(reader.report(
-        field,
-        Problem::NotYet {
-            what: other.to_owned(),
-            remedy: None,
-        },
-    ))
 }
 
 fn read_encoding(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<()> {

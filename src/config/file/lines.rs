@@ -5,21 +5,19 @@ use std::path::PathBuf;
 use super::envelope;
 use super::template::{read_template, read_topic_template};
 use crate::config::pipeline::{Envelope, File, Stdout};
-use crate::config::reader::{Field, Mapping, Read, Reader, optional};
+use crate::config::reader::{Mapping, Read, Reader, optional};
 use crate::config::template::Template;
 
 /// The topic of events that bring none, where the file names no other.
 pub(in crate::config) const DEFAULT_TOPIC: &str = "events";
 
-pub(super) fn read_stdout(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Stdout> {
-    let mut mapping = reader.mapping(field)?;
+pub(super) fn read_stdout(reader: &mut Reader<'_>, mut mapping: Mapping<'_>) -> Read<Stdout> {
     let lines = read_lines(reader, &mut mapping);
     reader.finish(mapping);
     lines
 }
 
-pub(super) fn read_file(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<File> {
-    let mut mapping = reader.mapping(field)?;
+pub(super) fn read_file(reader: &mut Reader<'_>, mut mapping: Mapping<'_>) -> Read<File> {
     let path = reader
         .require(&mut mapping, "path", "the file that lines are added to")
         .and_then(|field| reader.filled(&field));

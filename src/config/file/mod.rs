@@ -18,6 +18,7 @@ mod mask;
 mod order;
 mod outbox;
 mod sink;
+pub(in crate::config) mod sinks;
 mod source;
 mod template;
 mod transactions;
@@ -31,13 +32,15 @@ use super::document::{Node, Value};
 use super::error::Problem;
 use super::pattern::PatternError;
 use super::pipeline::{
-    Checkpoint, DeadLetter, Delivery, ErrorPolicies, ErrorPolicy, Pipeline, Processor, Restart, Sink, Source,
+    Checkpoint, CommitPolicy, DeadLetter, Delivery, ErrorPolicies, ErrorPolicy, FurtherSink, Pipeline, Processor,
+    Restart, Sink, Source,
 };
 use super::reader::{Field, Mapping, Read, Reader, Version, optional};
 use checkpoint::CheckpointReading;
 use errors::DeadLetterReading;
 use outbox::Seen;
 use sink::{SinkKind, SinkReading};
+use sinks::SinksReading;
 
 /// A pipeline, and the number of the node that names it.
 pub(super) struct Named {
@@ -80,6 +83,8 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Node) -> Read<Named> {
         source: spec.source,
         processors: spec.processors,
         sink: spec.sink,
+        further_sinks: spec.further_sinks,
+        commit_policy: spec.commit_policy,
         errors: spec.errors,
         dead_letter: spec.dead_letter,
         checkpoint: spec.checkpoint,
@@ -162,6 +167,8 @@ struct Spec {
     source: Source,
     processors: Vec<Processor>,
     sink: Sink,
+    further_sinks: Vec<FurtherSink>,
+    commit_policy: CommitPolicy,
     errors: ErrorPolicies,
     dead_letter: Option<DeadLetter>,
     checkpoint: Checkpoint,
@@ -170,11 +177,10 @@ struct Spec {
 }
 
 /// What DeltaForge does with these has no counterpart here, or is what tailpost does anyway.
-const SPEC_WITHOUT_EFFECT: [&str; 7] = [
+const SPEC_WITHOUT_EFFECT: [&str; 6] = [
     "sharding",
     "connection_policy",
     "batch",
-    "commit_policy",
     "schema_sensing",
     "journal",
     "sink_batch_deadline_secs",
@@ -191,9 +197,10 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
     let processors = optional(mapping.take("processors"), |field| {
         outbox::read_processors(reader, field, &mut seen)
     });
-    let sink = reader
-        .require(&mut mapping, "sinks", "a list with one sink")
-        .and_then(|field| sink::read(reader, &field, pipeline));
+    let commit_policy = mapping.take("commit_policy");
+    let sinks = reader
+        .require(&mut mapping, "sinks", "a list of sinks")
+        .and_then(|field| sinks::read(reader, &field, commit_policy, pipeline));
     let dead_letter = optional(mapping.take("dead_letter"), |field| {
         errors::read_dead_letter(reader, field)
     });
@@ -204,9 +211,9 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
     accept_without_effect(reader, &mut mapping, &SPEC_WITHOUT_EFFECT);
     reader.finish(mapping);
 
-    let transactions = sink
+    let transactions = sinks
         .as_ref()
-        .map(|sink| &sink.transactions)
+        .map(SinksReading::transactions)
         .map_err(|reported| *reported);
     let checkpoint =
         transactions.and_then(|transactions| transactions::read_checkpoint(reader, transactions, &said_checkpoint));
@@ -214,19 +221,20 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
         transactions::check_interval(reader, transactions, delivery);
     }
     if let Ok(checkpoint) = &checkpoint {
-        let of_sink = sink.iter().filter_map(|sink| sink.topic.as_ref());
+        let of_sinks = sinks.iter().flat_map(SinksReading::all);
+        let of_sinks = of_sinks.filter_map(|sink| sink.topic.as_ref());
         let of_dead_letters = dead_letter
             .iter()
             .flatten()
             .filter_map(|reading| reading.topic.as_ref());
-        let topics = seen.topics.iter().chain(of_sink).chain(of_dead_letters);
+        let topics = seen.topics.iter().chain(of_sinks).chain(of_dead_letters);
         transactions::check_topics(reader, checkpoint, topics);
     }
-    if let Ok(Ok(sink)) = sink.as_ref().map(|reading| reading.sink.as_ref()) {
-        envelope::check_headers(reader, sink.envelope(), &seen.headers);
-    }
-    if let Ok(sink) = &sink {
-        check_clusters(reader, sink, &seen, &said_checkpoint, &dead_letter);
+    if let Ok(sinks) = &sinks {
+        for sink in sinks.all().filter_map(|reading| reading.sink.as_ref().ok()) {
+            envelope::check_headers(reader, sink.envelope(), &seen.headers);
+        }
+        check_clusters(reader, sinks, &seen, &said_checkpoint, &dead_letter);
     }
     let (mut source, processors) = (source?, processors?.unwrap_or_default());
     order::check(reader, &source, &seen.inspectors);
@@ -239,10 +247,13 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
         }
         source.set_on_update(on_update);
     }
+    let (leading, further, commit_policy) = whole_sinks(sinks?, &errors)?;
     let spec = Spec {
         source,
         processors,
-        sink: read_whole(sink?, &errors)?,
+        sink: leading,
+        further_sinks: further,
+        commit_policy,
         errors: errors?,
         dead_letter: dead_letter?.map(|reading| reading.dead_letter),
         checkpoint: checkpoint?,
@@ -264,8 +275,29 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
     Ok(spec)
 }
 
-/// The sink, with what depends on the policies of the file.
-fn read_whole(reading: SinkReading<'_>, errors: &Read<ErrorPolicies>) -> Read<Sink> {
+/// The sinks, with what depends on the policies of the file.
+fn whole_sinks(
+    reading: SinksReading<'_>,
+    errors: &Read<ErrorPolicies>,
+) -> Read<(Sink, Vec<FurtherSink>, CommitPolicy)> {
+    let SinksReading {
+        leading,
+        further,
+        policy,
+    } = reading;
+    let leading = whole_sink(leading, errors);
+    let further: Vec<_> = further
+        .into_iter()
+        .map(|reading| {
+            let required = reading.is_required();
+            let sink = whole_sink(reading, errors)?;
+            Ok(FurtherSink { sink, required })
+        })
+        .collect();
+    Ok((leading?, further.into_iter().collect::<Read<_>>()?, policy?))
+}
+
+fn whole_sink(reading: SinkReading<'_>, errors: &Read<ErrorPolicies>) -> Read<Sink> {
     let mut sink = reading.sink?;
     if let (Sink::Http(http), Ok(errors)) = (&mut sink, errors)
         && errors.rejected == ErrorPolicy::Halt
@@ -280,38 +312,43 @@ fn read_whole(reading: SinkReading<'_>, errors: &Read<ErrorPolicies>) -> Read<Si
 /// Refuses what only the cluster of a sink of type `kafka` can have, and what does not go with its transactions.
 fn check_clusters(
     reader: &mut Reader<'_>,
-    sink: &SinkReading<'_>,
+    sinks: &SinksReading<'_>,
     seen: &Seen<'_>,
     checkpoint: &Read<Option<CheckpointReading<'_>>>,
     dead_letter: &Read<Option<DeadLetterReading<'_>>>,
 ) {
-    let (kind, transactions) = (sink.kind, &sink.transactions);
-    if kind == SinkKind::Kafka {
-        if let Ok(Some(said)) = dead_letter
-            && said.topic.is_none()
-            && matches!(transactions.exactly_once, Ok(true))
-        {
-            let message = "a file is not part of the sink's transactions, which `exactly_once: true` asks for: write `{type: kafka, config: {topic: ...}}`";
-            reader.refuse(&said.whole, message);
-        }
-        return;
+    let leading = &sinks.leading;
+    if let Ok(Some(said)) = dead_letter
+        && said.topic.is_none()
+        && matches!(leading.transactions.exactly_once, Ok(true))
+    {
+        let message = "a file is not part of the sink's transactions, which `exactly_once: true` asks for: write `{type: kafka, config: {topic: ...}}`";
+        reader.refuse(&said.whole, message);
     }
     if let Ok(Some(said)) = checkpoint
         && said.checkpoint != Checkpoint::File
+        && leading.kind != SinkKind::Kafka
     {
         reader.refuse(
             &said.kind,
-            "kept by the cluster of a sink of type `kafka`, which is none of the file's: write `file`",
+            "kept by the cluster of a sink of type `kafka` that the position waits for, which is none of the file's: write `file`",
         );
     }
     if let Ok(Some(said)) = dead_letter
         && said.topic.is_some()
+        && !sinks.are_of_one_cluster()
     {
-        let message =
-            "a topic of the sink's own cluster, and the sink has none: write `{type: sqlite, config: {path: ...}}`";
+        let message = match sinks.further.is_empty() {
+            true => {
+                "a topic of the sink's own cluster, and the sink has none: write `{type: sqlite, config: {path: ...}}`"
+            }
+            false => {
+                "a topic of the cluster of all sinks, and not all of them are of type `kafka` with the same `brokers`: write `{type: sqlite, config: {path: ...}}`"
+            }
+        };
         reader.refuse(&said.whole, message);
     }
-    if kind == SinkKind::Http {
+    if sinks.all().all(|sink| sink.kind == SinkKind::Http) {
         for field in &seen.of_topics {
             let message =
                 "has no effect: a sink of type `http` has no topics and partitions, and sends to its `url`, a template";

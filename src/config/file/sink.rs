@@ -1,12 +1,11 @@
-//! `spec.sinks`: which type of sink there is, and what other parts of the file must know of it.
+//! One of `spec.sinks`: which type of sink it is, and what other parts of the file must know of it.
 
 use super::kafka::{self, Transactions};
 use super::kind::{Kinds, require_kind};
 use super::template::FixedTopic;
 use super::{http, lines};
-use crate::config::error::Problem;
 use crate::config::pipeline::Sink;
-use crate::config::reader::{Field, Read, Reader};
+use crate::config::reader::{Field, Read, Reader, optional};
 
 /// A sink, and what other parts of the file are held against, whatever else is wrong with it.
 pub(super) struct SinkReading<'n> {
@@ -16,6 +15,9 @@ pub(super) struct SinkReading<'n> {
     pub(super) kind: SinkKind,
     /// Whether the file says how often a delivery is tried.
     pub(super) says_attempts: bool,
+    pub(super) whole: Field<'n>,
+    /// What the file says of it.
+    pub(super) required: Option<(Field<'n>, bool)>,
 }
 
 /// What a sink is to the rest of the file.
@@ -30,19 +32,6 @@ pub(super) enum SinkKind {
 }
 
 pub(super) fn read<'n>(reader: &mut Reader<'_>, field: &Field<'n>, pipeline: &str) -> Read<SinkReading<'n>> {
-    let items = reader.list(field)?;
-    let sinks: Vec<_> = items.iter().map(|item| read_sink(reader, item, pipeline)).collect();
-    if let Some(second) = items.get(1) {
-        let what = "more than one sink".to_owned();
-        return Err(reader.report(second, Problem::NotYet { what, remedy: None }));
-    }
-    sinks
-        .into_iter()
-        .next()
-        .unwrap_or_else(|| Err(reader.unexpected(field, "one sink", "an empty list".to_owned())))
-}
-
-fn read_sink<'n>(reader: &mut Reader<'_>, field: &Field<'n>, pipeline: &str) -> Read<SinkReading<'n>> {
     #[derive(Clone, Copy)]
     enum Type {
         Kafka,
@@ -66,37 +55,60 @@ fn read_sink<'n>(reader: &mut Reader<'_>, field: &Field<'n>, pipeline: &str) -> 
     reader.finish(mapping);
     kind.read(|kind| {
         let config = config?;
+        let mut mapping = reader.mapping(&config)?;
+        // Of no type in particular.
+        let required = optional(mapping.take("required"), |field| {
+            Ok((field.clone(), reader.boolean(field)?))
+        });
+        let about = About {
+            whole: field.clone(),
+            required: required?,
+        };
         match kind.unwrap_or(Type::Kafka) {
-            Type::Kafka => kafka::read(reader, &config, pipeline),
+            Type::Kafka => kafka::read(reader, mapping, about, pipeline),
             Type::Http => {
-                let http = http::read(reader, &config);
+                let http = http::read(reader, mapping);
                 let says_attempts = http.as_ref().is_ok_and(|http| http.says_attempts);
                 let sink = http.map(|reading| Sink::Http(Box::new(reading.http)));
                 Ok(SinkReading {
                     says_attempts,
-                    ..SinkReading::without_transactions(sink, SinkKind::Http)
+                    ..about.without_transactions(sink, SinkKind::Http)
                 })
             }
             Type::File => {
-                let sink = lines::read_file(reader, &config).map(Sink::File);
-                Ok(SinkReading::without_transactions(sink, SinkKind::Lines))
+                let sink = lines::read_file(reader, mapping).map(Sink::File);
+                Ok(about.without_transactions(sink, SinkKind::Lines))
             }
             Type::Stdout => {
-                let sink = lines::read_stdout(reader, &config).map(Sink::Stdout);
-                Ok(SinkReading::without_transactions(sink, SinkKind::Lines))
+                let sink = lines::read_stdout(reader, mapping).map(Sink::Stdout);
+                Ok(about.without_transactions(sink, SinkKind::Lines))
             }
         }
     })
 }
 
-impl SinkReading<'_> {
-    fn without_transactions(sink: Read<Sink>, kind: SinkKind) -> Self {
-        Self {
+/// What is the same for sinks of all types.
+pub(super) struct About<'n> {
+    pub(super) whole: Field<'n>,
+    pub(super) required: Option<(Field<'n>, bool)>,
+}
+
+impl<'n> About<'n> {
+    fn without_transactions(self, sink: Read<Sink>, kind: SinkKind) -> SinkReading<'n> {
+        SinkReading {
             sink,
             transactions: Transactions::none(),
             topic: None,
             kind,
             says_attempts: false,
+            whole: self.whole,
+            required: self.required,
         }
+    }
+}
+
+impl SinkReading<'_> {
+    pub(super) fn is_required(&self) -> bool {
+        self.required.as_ref().is_none_or(|(_, required)| *required)
     }
 }

@@ -8,6 +8,23 @@ use secrecy::SecretString;
 use super::{Envelope, Restart, Ssl};
 use crate::config::template::Template;
 
+/// A sink beside [`Pipeline::sink`](super::Pipeline::sink).
+#[derive(Debug, Clone)]
+pub struct FurtherSink {
+    pub sink: Sink,
+    /// Whether the position waits for it; always with [`CommitPolicy::Quorum`], which waits for so many of all.
+    pub required: bool,
+}
+
+/// Which sinks must have an event before the position moves past it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommitPolicy {
+    /// Each that is required.
+    Required,
+    /// Any so many of them: at least 1, at most as many as there are.
+    Quorum(usize),
+}
+
 /// Where records go.
 #[derive(Debug, Clone)]
 pub enum Sink {

@@ -13,6 +13,7 @@ mod outbox;
 mod properties;
 mod rules;
 mod secrets;
+mod several_sinks;
 mod sinks;
 mod transactions;
 mod validate;

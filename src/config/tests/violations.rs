@@ -95,7 +95,7 @@ spec:
         (34, 13, "spec.processors[1].type"),
         (38, 9, "spec.sinks[0].config.id"),
         (38, 18, "spec.sinks[0].config.brokers"),
-        (39, 19, "spec.sinks[0].config.required"),
+        (39, 9, "spec.sinks[0].config.required"),
         (40, 23, "spec.sinks[0].config.exactly_once"),
         (41, 23, "spec.sinks[0].config.client_conf.acks"),
         (42, 21, "spec.errors.invalid"),

@@ -17,6 +17,7 @@ fn letters(oversized: OversizedDeadLetter) -> DeadLetters {
         oversized,
         pipeline: Bytes::from_static(b"orders"),
         source: Bytes::from_static(b"pg1"),
+        sink: Bytes::from_static(b"k"),
         id_headers: vec![("df-event-id".to_owned(), HeadersAs::Text)],
         changes: ChangeWriter::native("pg1"),
     }
@@ -113,6 +114,7 @@ fn a_record_is_parked_with_its_bytes_and_headers_and_why() {
             ("tailpost-dlq-error", "over the limit"),
             ("tailpost-dlq-pipeline", "orders"),
             ("tailpost-dlq-source", "pg1"),
+            ("tailpost-dlq-sink", "k"),
             ("tailpost-dlq-position", POSITION_TEXT),
             ("tailpost-dlq-event-id", "7f"),
             ("tailpost-dlq-topic", "orders"),
@@ -161,6 +163,7 @@ fn a_message_is_parked_whole_with_all_that_could_be_told() {
             ("tailpost-dlq-error", error),
             ("tailpost-dlq-pipeline", "orders"),
             ("tailpost-dlq-source", "pg1"),
+            ("tailpost-dlq-sink", "k"),
             ("tailpost-dlq-position", POSITION_TEXT),
             ("tailpost-dlq-event-id", "7f"),
             ("tailpost-dlq-time", "2027-01-15T08:00:00.042Z"),
@@ -404,7 +407,7 @@ proptest! {
             prop_assert!(record.headers.contains(header));
         }
         let own = own(&stub);
-        prop_assert_eq!(own.len(), 13 - usize::from(record.value.is_none()));
+        prop_assert_eq!(own.len(), 14 - usize::from(record.value.is_none()));
     }
 
     #[test]

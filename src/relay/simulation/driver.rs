@@ -17,7 +17,7 @@ use super::rules::policy;
 use super::scenario::Scenario;
 use super::world::{Action, Event, Millis, ProcessId, ProcessState, Shared, World};
 use crate::config::{ErrorPolicies, ErrorPolicy};
-use crate::relay::supervise::{PipelineError, Supervisor};
+use crate::relay::supervise::{Branch, PipelineError, Supervisor};
 use crate::sink::{DeliveryErrorKind, SinkError};
 use crate::source::OperatorWord;
 use crate::telemetry::error_chain;
@@ -147,6 +147,7 @@ impl Process {
                 place: place.clone(),
                 mode: scenario.mode,
             }),
+            branches: Branch::all(&pipeline, &status),
             pipeline,
             once: false,
             word: OperatorWord::Nothing,

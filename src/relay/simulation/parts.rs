@@ -16,6 +16,7 @@ use crate::position::Position;
 use crate::record::Record;
 use crate::relay::in_flight::{Acks, Seq};
 use crate::relay::parts::Parts;
+use crate::relay::reach::Lane;
 use crate::sink::{KafkaSinkError, SendError, Sink, SinkError};
 use crate::source::{LogChannel, PostgresError, SourceError, SourceOptions};
 
@@ -76,7 +77,7 @@ impl Parts for SimulatedParts {
         })
     }
 
-    fn sink(&self, acks: Acks) -> Result<SimulatedSink, SinkError> {
+    fn sink(&self, _lane: Lane, acks: Acks) -> Result<SimulatedSink, SinkError> {
         let (producer, ready) = self.place.world().new_producer(self.place.process, acks);
         Ok(SimulatedSink {
             place: self.place.clone(),

@@ -1,6 +1,8 @@
 //! Every metric with its unit, labels and meaning, in the order of docs/operate.md.
 
-use super::{DeadLetterReason, Kept, Metric, Reading, State};
+use std::fmt;
+
+use super::{Add, CountTo, DeadLetterReason, Kept, Metric, Reading, SinkSnapshot, Snapshot, State};
 
 /// All metrics.
 pub const METRICS: &[Metric] = &[
@@ -16,7 +18,7 @@ pub const METRICS: &[Metric] = &[
         unit: "events",
         labels: &["sink"],
         help: "Events that the sink acknowledged",
-        reading: Reading::Counter(|status, s, add| add(&[("sink", status.sink.as_str())], s.totals.published)),
+        reading: Reading::Counter(|_, s, add| of_sinks(s, add, |sink| sink.published)),
     },
     Metric {
         name: "events_skipped",
@@ -56,7 +58,14 @@ pub const METRICS: &[Metric] = &[
         unit: "deliveries",
         labels: &["sink"],
         help: "Deliveries reported failed, before retry or policy",
-        reading: Reading::Counter(|status, s, add| add(&[("sink", status.sink.as_str())], s.totals.failed)),
+        reading: Reading::Counter(|_, s, add| of_sinks(s, add, |sink| sink.failed)),
+    },
+    Metric {
+        name: "events_lost",
+        unit: "events",
+        labels: &["sink"],
+        help: "Events that a sink which is not waited for was not given, or may not have got",
+        reading: Reading::Counter(|_, s, add| of_sinks(s, add, |sink| sink.lost)),
     },
     Metric {
         name: "restarts",
@@ -178,6 +187,20 @@ pub const METRICS: &[Metric] = &[
         reading: Reading::Gauge(|s| Some(truth(s.ready.is_ok()))),
     },
     Metric {
+        name: "sink_up",
+        unit: "0 or 1",
+        labels: &["sink"],
+        help: "1 while nothing is known to keep the sink from taking events",
+        reading: Reading::Gauges(|s, add| gauges_of_sinks(s, add, |sink| truth(sink.trouble.is_none()))),
+    },
+    Metric {
+        name: "sink_oldest_unpublished_seconds",
+        unit: "seconds",
+        labels: &["sink"],
+        help: "Age of the oldest event that the sink was given and has not settled, 0 when there is none",
+        reading: Reading::Gauges(|s, add| gauges_of_sinks(s, add, |sink| sink.oldest_unpublished_seconds)),
+    },
+    Metric {
         name: "paused",
         unit: "0 or 1",
         labels: &[],
@@ -219,4 +242,14 @@ pub const METRICS: &[Metric] = &[
 
 fn truth(holds: bool) -> f64 {
     f64::from(u8::from(holds))
+}
+
+fn of_sinks(s: &Snapshot, add: &mut CountTo<'_>, count: fn(&SinkSnapshot) -> u64) -> fmt::Result {
+    let mut sinks = s.sinks.iter();
+    sinks.try_for_each(|sink| add(&[("sink", sink.id.as_str())], count(sink)))
+}
+
+fn gauges_of_sinks(s: &Snapshot, add: &mut Add<'_>, value: fn(&SinkSnapshot) -> f64) -> fmt::Result {
+    let mut sinks = s.sinks.iter();
+    sinks.try_for_each(|sink| add(&[("sink", sink.id.as_str())], value(sink)))
 }

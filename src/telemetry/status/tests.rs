@@ -82,3 +82,40 @@ fn another_reason_does_not_begin_the_state_anew() {
     assert_eq!(snapshot.last_error.as_deref(), Some("timed out"));
     assert!(snapshot.last_error_at.is_some());
 }
+
+/// A pipeline with three sinks of which two must have an event.
+fn of_three() -> Arc<PipelineStatus> {
+    let further = ["b", "c"].map(|id| {
+        Arc::new(PipelineStatus {
+            required: false,
+            ..PipelineStatus::blank("p", id)
+        })
+    });
+    Arc::new(PipelineStatus {
+        required: false,
+        quorum: Some(2),
+        further: further.into(),
+        ..PipelineStatus::blank("p", "a")
+    })
+}
+
+#[test]
+fn a_quorum_is_ready_and_as_old_as_the_best_so_many_sinks() {
+    let status = of_three();
+    status.enter(State::Streaming);
+    status.sink_trouble(Some("gone".to_owned()));
+    status.in_flight(5, 50, Some(0));
+    status.further_sinks()[0].in_flight(2, 20, Some(i64::MAX));
+    let snapshot = status.snapshot();
+    assert_eq!(snapshot.ready, Ok(()));
+    assert_eq!((snapshot.in_flight_records, snapshot.in_flight_bytes), (2, 20));
+    assert_eq!(snapshot.lag_seconds, 0.0);
+    status.further_sinks()[1].sink_gone(Some("full".to_owned()));
+    let reason = status.snapshot().ready.unwrap_err();
+    assert!(
+        reason.ends_with("1 of 2 sinks that `commit_policy` asks for take events: sink `a`: gone; sink `c`: full"),
+        "{reason}"
+    );
+    status.further_sinks()[1].in_flight(1, 10, Some(0));
+    assert!(status.snapshot().lag_seconds > 0.0);
+}

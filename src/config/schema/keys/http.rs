@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::delivery::delays;
-use super::kafka::envelope_key;
+use super::kafka::{envelope_key, required_key};
 use crate::config::file::delivery::HOUR;
 use crate::config::file::http::{
     DEFAULT_BATCH_BYTES, DEFAULT_CONCURRENCY, DEFAULT_CONNECT_TIMEOUT, MOST_ATTEMPTS, MOST_BATCHED, MOST_CONCURRENT,
@@ -31,6 +31,7 @@ fn config() -> Vec<Key> {
         .required(),
         Key::new("key", Takes::Template, "for records without a key of their own"),
         envelope_key(),
+        required_key(),
         Key::new("method", word(["POST", "PUT", "PATCH"]), "of each request").default("POST"),
         Key::new(
             "headers",

@@ -28,7 +28,7 @@ fn config() -> Vec<Key> {
         ),
         Key::new("key", Takes::Template, "for records without a key of their own"),
         envelope_key(),
-        Key::new("required", Takes::Boolean, "`true` is the only choice so far").default(true),
+        required_key(),
         Key::new(
             "create_topics",
             Takes::Mapping(create_topics()),
@@ -60,6 +60,16 @@ fn config() -> Vec<Key> {
         Key::of_deltaforge("encoding", like("`json`", "^json$"), "what is written anyway"),
         Key::of_deltaforge("send_timeout_secs", Takes::Anything, ""),
     ]
+}
+
+/// Of a sink of any type.
+pub(super) fn required_key() -> Key {
+    Key::new(
+        "required",
+        Takes::Boolean,
+        "`false`: the position does not wait for this sink, which may lose events and counts them: [several sinks](#several-sinks)",
+    )
+    .default(true)
 }
 
 /// Of a sink of any type.

@@ -1,6 +1,6 @@
 //! Sinks of the types `file` and `stdout`.
 
-use super::kafka::envelope_key;
+use super::kafka::{envelope_key, required_key};
 use crate::config::file::lines::DEFAULT_TOPIC;
 use crate::config::schema::key::{Key, Takes, Variant, filled, variant};
 
@@ -26,5 +26,6 @@ fn lines() -> Vec<Key> {
         .default(DEFAULT_TOPIC),
         Key::new("key", Takes::Template, "for records without a key of their own"),
         envelope_key(),
+        required_key(),
     ]
 }

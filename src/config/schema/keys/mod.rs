@@ -12,6 +12,8 @@ mod outbox;
 mod source;
 mod validate;
 
+use crate::config::file::sinks::MOST_SINKS;
+
 use super::key::{Key, Takes, filled, like, list, list_of, open, tagged, text, word};
 
 /// A whole file.
@@ -78,16 +80,22 @@ fn spec() -> Vec<Key> {
         Key::new(
             "sinks",
             list_of(
-                "list of one mapping",
+                "list of mappings",
                 tagged(
                     "where records go",
                     vec![kafka::variant(), http::variant(), lines::file(), lines::stdout()],
                 ),
-                1..=1,
+                1..=MOST_SINKS as usize,
             ),
             "[where records go](#specsinks)",
         )
         .required(),
+        Key::new(
+            "commit_policy",
+            Takes::Mapping(commit_policy()),
+            "[which of several sinks the position waits for](#several-sinks)",
+        )
+        .default_in_words("those that are `required`"),
         Key::new(
             "errors",
             Takes::Mapping(errors::policies()),
@@ -119,11 +127,26 @@ fn spec() -> Vec<Key> {
         "sharding",
         "connection_policy",
         "batch",
-        "commit_policy",
         "schema_sensing",
         "journal",
         "sink_batch_deadline_secs",
     ]
     .map(|name| Key::of_deltaforge(name, Takes::Anything, ""));
     keys.into_iter().chain(of_deltaforge).collect()
+}
+
+fn commit_policy() -> Vec<Key> {
+    vec![
+        Key::new(
+            "mode",
+            word(["all", "required", "quorum"]),
+            "`all`: each sink is waited for; `required`: each that is not `required: false`; `quorum`: any `quorum` of them",
+        )
+        .required(),
+        Key::new(
+            "quorum",
+            Takes::Integer(1..=MOST_SINKS),
+            "with `mode: quorum`: how many sinks must have an event, at most as many as there are",
+        ),
+    ]
 }
