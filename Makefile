@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build check bench bench-micro test servers-test test-versions versions-test test-debezium simulate chaos demo up down
+.PHONY: help setup build check bench bench-micro test servers-test test-versions versions-test test-debezium test-targets simulate chaos demo up down
 
 # CI takes the committed Cargo.lock or fails; a developer's build may update it.
 LOCKED := $(if $(CI),--locked)
@@ -81,6 +81,11 @@ test-debezium: ## changing over from a Debezium connector under load; fetches Ka
 	@tools/setup.sh rust build kafka
 	TAILPOST_TEST_DEBEZIUM=$$(tools/servers/debezium.sh) tools/servers.sh with pg mysql kafka -- \
 	  $(TEST) --test main -- --nocapture --test-threads 1 --include-ignored migration::
+
+test-targets: ## the HTTP sink with Apache Solr and RDF4J's server; fetches both, about 140 MB
+	@tools/setup.sh rust build kafka
+	eval "$$(tools/servers/targets.sh)" && tools/servers.sh with pg mysql kafka -- \
+	  $(TEST) --test main -- --test-threads 2 --include-ignored solr:: rdf4j::
 
 # The development profile: the demo measures nothing.
 DB ?= postgres

@@ -4,8 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tailpost::letters::{Kept, LetterStore};
-
 use crate::support::relay::Relay;
 use crate::support::target::{Answer, Request, Target};
 use crate::support::{Bed, DEADLINE, Db, Event, eventually, over_each};
@@ -39,13 +37,6 @@ fn event(key: &str, payload: &str) -> Event {
 /// Bodies in the order in which they came.
 fn bodies(requests: &[Request]) -> Vec<&str> {
     requests.iter().map(Request::text).collect()
-}
-
-fn letters(relay: &Relay) -> Vec<Kept> {
-    let store = LetterStore::open_existing(&relay.state_dir().join("dead.sqlite")).expect("a file of dead letters");
-    let mut all = Vec::new();
-    store.each(|kept| all.push(kept)).expect("read the dead letters");
-    all
 }
 
 over_each!(an_event_is_a_request_with_its_own_headers_and_bytes);
@@ -166,7 +157,7 @@ fn what_the_target_does_not_take_is_parked_with_why_and_the_rest_goes_on(db: Db)
     }
     // In their order, and each only behind the one before it.
     assert_eq!(bodies(&target.requests()), ["1", "2", "2", "3", "3", "4", "5"]);
-    let kept = letters(&relay);
+    let kept = relay.letters("dead.sqlite");
     let of = |id: &str| {
         kept.iter()
             .map(|kept| &kept.letter)
@@ -330,5 +321,8 @@ fn one_bad_event(status: u16, reason: &str, tries: usize) {
         expected.sort_by_key(|body| body.trim().parse::<u32>().unwrap_or(5));
         assert_eq!(sent, expected);
     }
-    assert_eq!(letters(&relay)[0].letter.value.as_deref(), Some(&b"\"bad\""[..]));
+    assert_eq!(
+        relay.letters("dead.sqlite")[0].letter.value.as_deref(),
+        Some(&b"\"bad\""[..])
+    );
 }

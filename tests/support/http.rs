@@ -18,13 +18,19 @@ pub fn get(address: SocketAddr, path: &str) -> Option<Answer> {
 
 /// Sends JSON, or nothing; None when nobody answers.
 pub fn request(address: SocketAddr, method: &str, path: &str, json: &str) -> Option<Answer> {
+    send(address, method, path, "application/json", json)
+}
+
+/// Sends a body of this type; None when nobody answers.
+pub fn send(address: SocketAddr, method: &str, path: &str, content_type: &str, body: &str) -> Option<Answer> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-    let length = json.len();
+    let length = body.len();
+    // By HTTP/1.0 no answer comes in chunks.
     write!(
         stream,
-        "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: \
-         {length}\r\n\r\n{json}"
+        "{method} {path} HTTP/1.0\r\nHost: test\r\nConnection: close\r\nContent-Type: {content_type}\r\nContent-Length: \
+         {length}\r\n\r\n{body}"
     )
     .ok()?;
     let mut text = String::new();

@@ -10,6 +10,7 @@ pub mod cli;
 pub mod connect;
 pub mod db;
 pub mod http;
+pub mod java;
 pub mod kafka;
 pub mod lives;
 pub mod load;

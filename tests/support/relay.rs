@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tailpost::letters::{Kept, LetterStore};
 use tailpost::position::{MysqlPosition, Position, PostgresPosition};
 use tempfile::TempDir;
 
@@ -108,6 +109,14 @@ impl Relay {
 
     pub fn state_dir(&self) -> PathBuf {
         self.folder.path().join("state")
+    }
+
+    /// The dead letters in this file of the state folder.
+    pub fn letters(&self, file: &str) -> Vec<Kept> {
+        let store = LetterStore::open_existing(&self.state_dir().join(file)).expect("a file of dead letters");
+        let mut all = Vec::new();
+        store.each(|kept| all.push(kept)).expect("read the dead letters");
+        all
     }
 
     /// The saved position, as it is in the checkpoint file.

@@ -152,9 +152,11 @@ fn the_ready_files_load_without_a_note() {
     for name in [
         "pipelines/changes-mysql.yaml",
         "pipelines/contracts-postgres.yaml",
+        "pipelines/graphdb-postgres.yaml",
         "pipelines/orders-postgres.yaml",
         "pipelines/outbox-table-postgres.yaml",
         "pipelines/shop-mysql.yaml",
+        "pipelines/solr-postgres.yaml",
         "pipelines/webhooks-postgres.yaml",
         "examples/event-bus-mysql/pipeline.yaml",
         "examples/governed-datasets/pipeline.yaml",
