@@ -72,6 +72,7 @@ fn environment() -> BTreeMap<String, String> {
         ("MYSQL_DSN", "mysql://app:secret@db:3307/shop"),
         ("KAFKA_BROKERS", "k1:9092,k2:9092"),
         ("SOLR_URL", "http://solr:8983/solr/records"),
+        ("GRAPHDB_URL", "http://graphdb:7200/repositories/catalog"),
         ("HOOK_TOKEN", "token"),
         ("HOOK_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
         ("MASK_KEY", "0123456789abcdef"),
