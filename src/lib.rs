@@ -14,6 +14,7 @@
 //! [`source`], [`processor`], [`sink`], joined by [`relay`], kept by [`checkpoint`], configured by [`config`], shown by
 //! [`telemetry`].
 
+pub mod audit;
 mod calendar;
 pub mod checkpoint;
 pub mod cli;

@@ -6,6 +6,7 @@
 
 mod mysql;
 mod postgres;
+mod reach;
 
 use std::fmt;
 

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::position::EventPosition;
+
 /// One Kafka-shaped record, ready to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
@@ -30,6 +32,22 @@ pub struct About {
     pub aggregate_type: Option<String>,
     pub aggregate_id: Option<String>,
     pub ordering: OrderingKey,
+    /// What the templates of `spec.audit.fields` find, in their order.
+    pub audited: Vec<Option<String>>,
+}
+
+impl About {
+    /// Of an event of which nothing else can be told: its id is derived from its position.
+    pub fn of_position(at: &EventPosition) -> Self {
+        Self {
+            event_id: at.to_string(),
+            event_type: None,
+            aggregate_type: None,
+            aggregate_id: None,
+            ordering: OrderingKey::Unordered,
+            audited: Vec::new(),
+        }
+    }
 }
 
 /// Events of one key reach the target in the order of their commits.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::support::cli::tailpost;
 use crate::support::target::{Answer, Target};
 use crate::support::{Bed, DEADLINE, Db, eventually};
 
@@ -65,6 +66,19 @@ fn datasets_are_published_masked_and_held_against_their_rules() {
     ] {
         assert_eq!(record.header(name), Some(expected), "{name}");
     }
+    let ledger = relay.state_dir().join("audit/datasets.jsonl");
+    let lines: Vec<Value> = fs::read_to_string(&ledger)
+        .expect("the ledger")
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let of = |name: &str| lines.iter().map(|line| line[name].as_str()).collect::<Vec<_>>();
+    assert_eq!(of("status"), ["published", "dead_letter", "dead_letter"].map(Some));
+    assert_eq!(of("care_label"), [Some("internal"), None, Some("internal")]);
+    assert_eq!(lines[0]["dataset_id"], "sales.daily");
+    let verified = tailpost(["ledger".as_ref(), "verify".as_ref(), ledger.as_os_str()]);
+    assert_eq!(verified.code, 0, "{verified:?}");
+
     let mut reader = bed.reader(&["dead"]);
     let errors: Vec<String> = reader
         .exactly(2)

@@ -22,6 +22,7 @@
 mod support;
 
 mod alert;
+mod audit;
 mod chaos;
 mod checkpoint_stores;
 mod cli;

@@ -9,6 +9,7 @@ pub mod saver;
 
 use std::future::Future;
 
+use crate::audit::LedgerError;
 use crate::position::Position;
 
 use file::FileStore;
@@ -71,6 +72,8 @@ pub enum CheckpointError {
     File(#[from] FileStoreError),
     #[error(transparent)]
     Kafka(#[from] KafkaStoreError),
+    #[error(transparent)]
+    Audit(#[from] LedgerError),
 }
 
 impl CheckpointError {
@@ -79,6 +82,7 @@ impl CheckpointError {
         match self {
             Self::File(error) => error.can_heal(),
             Self::Kafka(error) => error.can_heal(),
+            Self::Audit(_) => true,
         }
     }
 
@@ -87,13 +91,14 @@ impl CheckpointError {
         match self {
             Self::File(error) => error.is_of_content(),
             Self::Kafka(error) => matches!(error, KafkaStoreError::Damaged { .. } | KafkaStoreError::Version { .. }),
+            Self::Audit(_) => false,
         }
     }
 
     /// Whether another instance of the pipeline may save now, and this one no more.
     pub fn is_fenced(&self) -> bool {
         match self {
-            Self::File(_) => false,
+            Self::File(_) | Self::Audit(_) => false,
             Self::Kafka(error) => matches!(error, KafkaStoreError::Fenced { .. }),
         }
     }

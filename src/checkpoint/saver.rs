@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::audit::Journal;
 use crate::failpoint;
 use crate::position::Position;
 use crate::telemetry::error_chain;
@@ -28,6 +29,7 @@ const LAST_TRIES: u32 = 3;
 /// A save that cannot heal, or that failed to the end.
 pub async fn run<S: CheckpointStore>(
     mut store: S,
+    journal: Journal,
     mut acked: watch::Receiver<Option<Position>>,
     confirmed: watch::Sender<Option<Position>>,
     status: Arc<PipelineStatus>,
@@ -50,7 +52,7 @@ pub async fn run<S: CheckpointStore>(
                 break;
             };
             failpoint::hit("before_save");
-            match store.save(&position).await {
+            match save(&mut store, &journal, &position).await {
                 Ok(()) => {
                     failpoint::hit("after_save");
                     status.checkpoint_trouble(None);
@@ -82,6 +84,13 @@ pub async fn run<S: CheckpointStore>(
         next_save = Instant::now() + SAVE_INTERVAL;
     }
     (store, Ok(()))
+}
+
+/// Saves a position, behind the lines of the events before it.
+async fn save(store: &mut impl CheckpointStore, journal: &Journal, position: &Position) -> Result<(), CheckpointError> {
+    // Its events do not come again once it is saved, so what is written down of them must outlive a loss of power as well.
+    journal.sync().await?;
+    store.save(position).await
 }
 
 /// Waits until the sender is gone. Cancel safe.
@@ -129,7 +138,13 @@ mod tests {
         let (acked, receiver) = watch::channel(None);
         let (confirmed_sender, mut confirmed) = watch::channel(None);
         let store = Recorder::default();
-        let task = tokio::spawn(run(store.clone(), receiver, confirmed_sender, status()));
+        let task = tokio::spawn(run(
+            store.clone(),
+            Journal::default(),
+            receiver,
+            confirmed_sender,
+            status(),
+        ));
         acked.send_replace(position(1));
         confirmed.changed().await.unwrap();
         for base in 2..=5 {

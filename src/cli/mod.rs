@@ -9,6 +9,7 @@ mod client;
 mod convert;
 mod demo;
 mod dlq;
+mod ledger;
 mod pause;
 mod position;
 mod run;
@@ -82,6 +83,8 @@ enum Command {
     Position(position::PositionArguments),
     /// List, show, replay, purge, count or export a pipeline's dead letters.
     Dlq(dlq::DlqArguments),
+    /// Verify the audit ledger of a pipeline.
+    Ledger(ledger::LedgerArguments),
     /// Make a pipeline file of another connector's configuration.
     Convert(convert::ConvertArguments),
     /// Show the whole way on this machine, with a private database server and an in-process Kafka broker.
@@ -116,6 +119,7 @@ pub fn main() -> ExitCode {
         Command::Schema => schema::run(),
         Command::Position(arguments) => position::run(arguments),
         Command::Dlq(arguments) => dlq::run(arguments),
+        Command::Ledger(arguments) => ledger::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
     }

@@ -41,12 +41,12 @@ pub use error::{ConfigError, ConfigErrors, Note, Place, Problem, Violation};
 pub(crate) use file::RESERVED_HEADERS;
 pub use pattern::{NamePattern, OutboxPattern, PrefixPattern};
 pub use pipeline::{
-    BatchForm, Body, ChangeTypes, Checkpoint, CheckpointTopic, CloudEvents, CloudEventsMode, Columns, CommitPolicy,
-    CreateTopics, DeadLetter, DeadLetterPlace, DebeziumSchema, Delivery, Envelope, ErrorPolicies, ErrorPolicy, File,
-    Filter, FurtherSink, GtidStart, HeaderNames, Http, HttpAuth, HttpBatch, Kafka, KeyAs, LetterFile, Method, Mysql,
-    MysqlStart, OnFenced, OnMissing, OnNull, OnUpdate, Ordering, Outbox, OutboxSelection, OversizedDeadLetter,
-    PayloadAs, Pipeline, Postgres, Processor, Restart, Retry, Sink, Source, Ssl, SslMode, Start, StatusSet, Stdout,
-    TopicRule,
+    Audit, AuditNames, BatchForm, Body, ChangeTypes, Checkpoint, CheckpointTopic, CloudEvents, CloudEventsMode,
+    Columns, CommitPolicy, CreateTopics, DeadLetter, DeadLetterPlace, DebeziumSchema, Delivery, Dispatches, Envelope,
+    ErrorPolicies, ErrorPolicy, File, Filter, FurtherSink, GtidStart, HeaderNames, Http, HttpAuth, HttpBatch, Kafka,
+    KeyAs, LetterFile, Method, Mysql, MysqlStart, OnFenced, OnMissing, OnNull, OnUpdate, Ordering, Outbox,
+    OutboxSelection, OversizedDeadLetter, PayloadAs, Pipeline, Postgres, Processor, Restart, Retry, Sink, Source, Ssl,
+    SslMode, Start, StatusSet, Stdout, TopicRule,
 };
 pub use route::{Rewrite, Route};
 pub use schema::json_schema;

@@ -2,6 +2,7 @@
 //!
 //! The file's own shape lives in the readers beside this module; nothing here is optional that the program cannot do without.
 
+mod audit;
 mod envelope;
 mod filter;
 mod mask;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+pub use audit::{Audit, AuditNames, Dispatches};
 pub use envelope::{ChangeTypes, CloudEvents, CloudEventsMode, DEFAULT_TYPE_PREFIX, DebeziumSchema, Envelope};
 pub use filter::{Comparison, Condition, Demand, Filter, KeptTables, Literal, Test};
 pub use mask::{Mask, MaskAction, MaskRule, MaskValue, OnMismatch};
@@ -53,6 +55,8 @@ pub struct Pipeline {
     pub errors: ErrorPolicies,
     /// Where events go that cannot go their way; none: no policy of `errors` is [`ErrorPolicy::DeadLetter`].
     pub dead_letter: Option<DeadLetter>,
+    pub audit: Option<Audit>,
+    pub dispatches: Option<Dispatches>,
     pub checkpoint: Checkpoint,
     pub delivery: Delivery,
     pub restart: Restart,

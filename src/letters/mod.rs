@@ -176,13 +176,19 @@ impl Letter {
             value: self.value.clone(),
             headers: self.headers.clone(),
             timestamp_ms: self.record_timestamp_ms,
-            about: Some(Box::new(About {
-                event_id: self.event_id.clone(),
-                event_type: self.event_type.clone(),
-                aggregate_type: self.aggregate_type.clone(),
-                aggregate_id: self.aggregate_id.clone(),
-                ordering: OrderingKey::Unordered,
-            })),
+            about: Some(Box::new(self.about())),
+        }
+    }
+
+    /// What is known of its event.
+    pub(crate) fn about(&self) -> About {
+        About {
+            event_id: self.event_id.clone(),
+            event_type: self.event_type.clone(),
+            aggregate_type: self.aggregate_type.clone(),
+            aggregate_id: self.aggregate_id.clone(),
+            ordering: OrderingKey::Unordered,
+            audited: Vec::new(),
         }
     }
 

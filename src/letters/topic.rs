@@ -83,6 +83,7 @@ impl FieldNames {
             aggregate_type: field(&self.names.aggregate_type),
             aggregate_id: field(&self.names.aggregate_id),
             ordering: OrderingKey::Unordered,
+            audited: Vec::new(),
         }
     }
 }

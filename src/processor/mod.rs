@@ -122,6 +122,8 @@ struct SinkWishes<'a> {
     key: Option<&'a Template>,
     /// None: nothing is to be known of an event but what is sent.
     about: Option<&'a pipeline::Ordering>,
+    /// What else is to be known then.
+    audited: &'a [(String, Template)],
 }
 
 /// Where a sink's records go.
@@ -149,27 +151,44 @@ impl<'a> SinkWishes<'a> {
             target,
             key: sink.key(),
             about,
+            audited: &[],
         }
+    }
+
+    /// The same, of a pipeline that may write down what becomes of events.
+    fn of_pipeline(pipeline: &'a Pipeline) -> Self {
+        let mut wishes = Self::new(&pipeline.sink, pipeline.dead_letter.as_ref());
+        if pipeline.audit.is_some() || pipeline.dispatches.is_some() {
+            wishes.about.get_or_insert(&pipeline::Ordering::Unordered);
+        }
+        if let Some(audit) = &pipeline.audit {
+            wishes.audited = &audit.fields;
+        }
+        wishes
     }
 }
 
 impl Chain {
     pub fn new(pipeline: &Pipeline) -> Self {
-        let dead_letter = pipeline.dead_letter.as_ref();
-        Self::between(pipeline.source.id(), &pipeline.processors, &pipeline.sink, dead_letter)
+        let wishes = SinkWishes::of_pipeline(pipeline);
+        Self::between(
+            pipeline.source.id(),
+            &pipeline.processors,
+            &wishes,
+            pipeline.sink.envelope(),
+        )
     }
 
     fn between(
         source_id: &str,
         processors: &[pipeline::Processor],
-        sink: &pipeline::Sink,
-        dead_letter: Option<&pipeline::DeadLetter>,
+        wishes: &SinkWishes<'_>,
+        envelope: &pipeline::Envelope,
     ) -> Self {
-        let envelope = Envelope::new(sink.envelope(), source_id);
-        let wishes = SinkWishes::new(sink, dead_letter);
+        let envelope = Envelope::new(envelope, source_id);
         let links = processors.iter().map(|processor| match processor {
             pipeline::Processor::Outbox(config) => {
-                Link::Outbox(Box::new(Outbox::new(config, &wishes, envelope.clone())))
+                Link::Outbox(Box::new(Outbox::new(config, wishes, envelope.clone())))
             }
             pipeline::Processor::Filter(config) => Link::Filter(Box::new(Filter::new(config, source_id))),
             pipeline::Processor::Mask(config) => Link::Mask(Box::new(Mask::new(config))),
@@ -177,7 +196,7 @@ impl Chain {
         });
         Self {
             links: links.collect(),
-            tables: TableEvents::new(source_id, &wishes, envelope),
+            tables: TableEvents::new(source_id, wishes, envelope),
         }
     }
 

@@ -52,6 +52,8 @@ pub struct Outbox {
     target: Target,
     /// None: the record carries nothing beside what is sent.
     about: Option<Ordering>,
+    /// What the pipeline's audit ledger has of it, in its order.
+    audited: Vec<Compiled<FieldPath>>,
     /// None: the value is the payload in the envelope.
     payload_form: Option<PayloadForm>,
     envelope: Envelope,
@@ -204,6 +206,10 @@ impl Outbox {
             pipeline::Ordering::Source => Ordering::Source,
             pipeline::Ordering::Unordered => Ordering::Unordered,
         });
+        let audited = sink.audited.iter();
+        let audited = audited
+            .map(|(_, template)| Compiled::new(template, |path| names.path(path)))
+            .collect();
         let additional = config.additional_headers.iter();
         let additional = additional
             .map(|(header, column)| (Arc::from(header.as_str()), names.slot(column)))
@@ -267,6 +273,7 @@ impl Outbox {
             layout,
             target,
             about,
+            audited,
             payload_form,
             envelope,
         }
@@ -317,7 +324,7 @@ impl Outbox {
         self.layout.demand_additional(&fields)?;
         let topic = self.target.find(&fields, &self.layout.names)?;
         let about = self.about.as_ref();
-        let about = about.map(|ordering| self.layout.about(event, &fields, &texts, ordering));
+        let about = about.map(|ordering| self.layout.about(event, &fields, &texts, ordering, &self.audited));
         let timestamp_ms = self.layout.timestamp_ms(&fields)?;
         let outbox = || texts.event(change, payload, timestamp_ms, event);
         let mut beside = Vec::new();
@@ -370,7 +377,7 @@ impl Outbox {
         let text = |slot| Ok::<_, Infallible>(self.layout.text(&fields, slot).ok().flatten());
         let Ok(texts) = self.layout.texts(text);
         let about = self.about.as_ref();
-        let about = about.and_then(|ordering| self.layout.about(event, &fields, &texts, ordering).ok());
+        let about = about.and_then(|ordering| self.layout.about(event, &fields, &texts, ordering, &self.audited).ok());
         let Ok((mut headers, aggregate_id)) = self.layout.headers(event, &fields, texts, text);
         // What is no header may be what the record failed for.
         let _ = self.layout.push_idempotency(&fields, &mut headers);
@@ -540,6 +547,7 @@ impl Layout {
         fields: &Fields<'_>,
         texts: &Texts<'_>,
         ordering: &Ordering,
+        audited: &[Compiled<FieldPath>],
     ) -> Result<About, Problem> {
         let owned = |text: &Option<Text<'_>>| text.as_ref().map(|text| text.as_str().to_owned());
         let ordering = match ordering {
@@ -559,6 +567,10 @@ impl Layout {
             aggregate_type: owned(&texts.aggregate_type),
             aggregate_id: owned(&texts.aggregate_id),
             ordering,
+            audited: audited
+                .iter()
+                .map(|template| template.found(|place, name| named_text(fields.at(place), name)))
+                .collect(),
         })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Chain, ErrorKind, Outcome, ProcessError};
+use super::{Chain, ErrorKind, Outcome, ProcessError, SinkWishes};
 use crate::config::pattern::OutboxPattern;
 use crate::config::pipeline::{
     self, Columns, Envelope, HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate, PayloadAs, TopicRule,
@@ -87,7 +87,8 @@ pub(super) fn chain(outboxes: Vec<pipeline::Outbox>, sink: &pipeline::Kafka) -> 
 
 /// These processors, before a sink.
 pub(super) fn chain_of(processors: &[pipeline::Processor], sink: &pipeline::Kafka) -> Chain {
-    Chain::between("pg1", processors, &pipeline::Sink::Kafka(sink.clone()), None)
+    let sink = pipeline::Sink::Kafka(sink.clone());
+    Chain::between("pg1", processors, &SinkWishes::new(&sink, None), sink.envelope())
 }
 
 /// One outbox processor before a sink without templates.

@@ -27,6 +27,8 @@ pub(super) struct TableEvents {
     key: Option<Compiled<Place>>,
     /// None: the record carries nothing beside what is sent.
     about: Option<Ordering>,
+    /// What the pipeline's audit ledger has of a change, in its order.
+    audited: Vec<Compiled<Place>>,
     envelope: Envelope,
 }
 
@@ -66,11 +68,16 @@ impl TableEvents {
             pipeline::Ordering::Source => Ordering::Source,
             pipeline::Ordering::Unordered => Ordering::Unordered,
         });
+        let audited = sink.audited.iter();
+        let audited = audited
+            .map(|(_, template)| Compiled::new(template, &mut place))
+            .collect();
         Self {
             source_id: source_id.to_owned(),
             target,
             key,
             about,
+            audited,
             names,
             envelope,
         }
@@ -117,6 +124,11 @@ impl TableEvents {
             aggregate_type: None,
             aggregate_id: None,
             ordering,
+            audited: {
+                let places = Places::of_row(&self.names, &self.source_id, change);
+                let found = |template: &Compiled<Place>| template.found(|place, name| places.text(place, name));
+                self.audited.iter().map(found).collect()
+            },
         })))
     }
 

@@ -56,6 +56,13 @@ impl<F> Compiled<F> {
         Ok(Rendering::Whole)
     }
 
+    /// The text; None: some field has none. What it is asked for must not decide over an event.
+    pub(super) fn found<'a>(&self, text: impl FnMut(&F, &str) -> Result<Option<Text<'a>>, Problem>) -> Option<String> {
+        let mut out = String::new();
+        let rendering = self.render(&mut out, text);
+        (rendering == Ok(Rendering::Whole)).then_some(out)
+    }
+
     /// The template as the file has it.
     pub(super) fn source(&self) -> String {
         let pieces = self.pieces.iter().map(|piece| match piece {

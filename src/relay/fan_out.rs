@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::Journal;
 use crate::config::CommitPolicy;
 use crate::position::Position;
 use crate::processor::{Chain, DeadLetters};
@@ -215,6 +216,7 @@ pub(super) struct FreeLane<P> {
     pub(super) branch: Branch,
     pub(super) parts: Arc<P>,
     pub(super) junction: Arc<Junction>,
+    pub(super) journal: Journal,
     pub(super) overtakable: bool,
 }
 
@@ -269,11 +271,13 @@ impl<P: Parts> FreeLane<P> {
         let ledger = Ledger::new(Limits::of(&pipeline.delivery, false));
         let sink = self.parts.sink(self.lane, ledger.acks())?;
         self.branch.status.sink_gone(None);
+        let port = self.journal.port(pipeline.sink.id(), ledger.acks());
         let relay = Relay::new(RelayParts {
             chain: Chain::new(pipeline),
             dead_letters: DeadLetters::new(pipeline),
             sink,
             ledger,
+            port,
             policies: pipeline.errors,
             delivery: pipeline.delivery,
             status: Arc::clone(&self.branch.status),

@@ -56,12 +56,24 @@ pub struct Refused {
     pub said: String,
 }
 
+/// An attempt that failed and is followed by another, of a sink that goes on meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tried {
+    pub seq: Seq,
+    /// How many there were by then.
+    pub attempts: u32,
+    pub error: String,
+}
+
 #[derive(Debug)]
 struct Shared {
     /// One bit a seq, in a ring that is at least as large as what may be in flight.
     done: Box<[AtomicU64]>,
     failures: Mutex<Vec<Failure>>,
     refused: Mutex<Vec<Refused>>,
+    /// Whether anybody asks for attempts that failed.
+    keeps_tried: AtomicBool,
+    tried: Mutex<Vec<Tried>>,
     changed: Notify,
     /// Whether `changed` was told and not heard yet: most acks need not wake anybody.
     told: AtomicBool,
@@ -111,6 +123,27 @@ impl Acks {
         all.push(refused);
         drop(all);
         self.0.tell();
+    }
+
+    /// An attempt failed, and another follows. Told before the record's ack.
+    pub fn tried(&self, seq: Seq, attempts: u32, error: &str) {
+        if !self.0.keeps_tried.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut all = self.0.tried.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Tried {
+            seq,
+            attempts,
+            error: error.to_owned(),
+        });
+        drop(all);
+        self.0.tell();
+    }
+
+    /// Has the relay look, though no record has anything new.
+    pub(crate) fn wake(&self) {
+        // Whether or not it was told already: it may have left something unheard on purpose.
+        self.0.changed.notify_one();
     }
 
     /// The sink cannot deliver anything, for a reason that no record of its own has.
@@ -268,6 +301,20 @@ pub struct Progress {
     pub end_to_end: Histogram,
 }
 
+impl Progress {
+    /// Adds what follows it.
+    pub fn merge(&mut self, next: Self) {
+        self.settled.merge(next.settled);
+        self.position = next.position.or(self.position.take());
+        self.delivery.merge(&next.delivery);
+        self.end_to_end.merge(&next.end_to_end);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.position.is_none() && self.settled.is_empty() && self.delivery.count() == 0
+    }
+}
+
 impl Ledger {
     pub fn new(limits: Limits) -> Self {
         // One more than the events: the position that is committed with them.
@@ -276,6 +323,8 @@ impl Ledger {
             done: (0..words).map(|_| AtomicU64::new(0)).collect(),
             failures: Mutex::new(Vec::new()),
             refused: Mutex::new(Vec::new()),
+            keeps_tried: AtomicBool::new(false),
+            tried: Mutex::new(Vec::new()),
             changed: Notify::new(),
             told: AtomicBool::new(false),
             committed: limits.uncommitted.map(|_| AtomicU64::new(0)),
@@ -456,6 +505,16 @@ impl Ledger {
     /// What was refused since the last look, in no order.
     pub fn take_refused(&self) -> Vec<Refused> {
         mem::take(&mut *self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Asks for the attempts that fail, besides those that are the last.
+    pub fn keep_tried(&self) {
+        self.shared.keeps_tried.store(true, Ordering::Relaxed);
+    }
+
+    /// Those reported since the last look, in their order.
+    pub fn take_tried(&self) -> Vec<Tried> {
+        mem::take(&mut *self.shared.tried.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Waits until something was reported; while much is in flight for a moment longer, so that reports gather. Cancel safe.

@@ -4,6 +4,7 @@
 //! moves the watermark as acks come in, in whatever order. The position of the last boundary that the watermark reached
 //! goes to the saver, and from there to the source. Nothing waits for a batch to be complete.
 
+mod account;
 pub mod backoff;
 mod connect;
 mod fan_out;
@@ -26,6 +27,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::Port;
 use crate::config::{Delivery, ErrorPolicies, ErrorPolicy};
 use crate::event::ChangeEvent;
 use crate::failpoint;
@@ -40,7 +42,8 @@ use crate::source::LogBatch;
 use crate::telemetry::error_chain;
 use crate::telemetry::status::{PipelineStatus, State};
 
-use in_flight::{Failure, Fate, Ledger, Progress, Unsettled};
+use account::Account;
+use in_flight::{Failure, Fate, Ledger, Tried, Unsettled};
 use policy::Repeats;
 use refused::Origins;
 use uncommitted::Uncommitted;
@@ -100,6 +103,8 @@ pub struct RelayParts<S> {
     pub policies: ErrorPolicies,
     pub delivery: Delivery,
     pub status: Arc<PipelineStatus>,
+    /// None: nothing is written down of events.
+    pub port: Option<Port>,
     /// Events among which the sink refuses one: to be sent in small groups first, or one by one where they are few.
     pub single: u64,
     /// The event that a former life found to be refused.
@@ -123,6 +128,8 @@ pub struct Relay<S> {
     policies: ErrorPolicies,
     delivery: Delivery,
     status: Arc<PipelineStatus>,
+    /// What is to be written down of events, where anything is.
+    account: Option<Account>,
     single: u64,
     /// The most of those that may be in flight at once.
     group: u64,
@@ -143,6 +150,8 @@ pub struct Relay<S> {
     repeats: Repeats,
     /// What waits for a commit, of a sink that commits.
     uncommitted: Option<Uncommitted>,
+    /// A commit that waits for its lines to be written down.
+    held: Option<(Position, SkipCounts)>,
     /// As the last batch said.
     more_follows: bool,
     /// When the loop last came by, to notice that the process was stopped.
@@ -223,12 +232,16 @@ impl<S: Sink> Relay<S> {
             policies,
             delivery,
             status,
+            port,
             single,
             culprit,
             counted,
             overtakable,
             leads,
         } = parts;
+        if port.is_some() {
+            ledger.keep_tried();
+        }
         let uncommitted = sink
             .commits_within()
             .map(|limit| Uncommitted::new(delivery.transaction_interval, limit));
@@ -242,6 +255,7 @@ impl<S: Sink> Relay<S> {
             policies,
             delivery,
             status,
+            account: port.map(Account::new),
             single,
             group: group(single),
             counted,
@@ -255,6 +269,7 @@ impl<S: Sink> Relay<S> {
             failures: Failures::default(),
             repeats: Repeats::default(),
             uncommitted,
+            held: None,
             more_follows: false,
             seen: Instant::now(),
             overtakable,
@@ -321,7 +336,7 @@ impl<S: Sink> Relay<S> {
             if commit.is_some_and(|at| at <= Instant::now()) && self.commit() {
                 continue;
             }
-            let at_rest = self.ledger.is_empty() && self.nothing_uncommitted();
+            let at_rest = self.ledger.is_empty() && self.nothing_uncommitted() && self.nothing_unwritten();
             let idle = self.batch.is_none() && at_rest;
             // What was not taken is read again at the next start.
             if at_rest && paused && stop.is_cancelled() {
@@ -394,6 +409,7 @@ impl<S: Sink> Relay<S> {
     fn settle(&mut self, acked: &watch::Sender<Option<Position>>) -> Option<End> {
         self.sink.take_reports();
         self.move_watermark(acked);
+        self.begin_held();
         if let Some(end) = self.settle_refused() {
             return Some(end);
         }
@@ -402,7 +418,8 @@ impl<S: Sink> Relay<S> {
         }
         let waiting_us = self.parked.as_ref().map(|parked| parked.commit_time_us);
         let waiting_us = waiting_us.or(self.events.front().map(|event| event.commit_time_us));
-        let records = self.ledger.event_count() as u64;
+        let unwritten = self.account.as_ref().map_or(0, Account::unwritten);
+        let records = self.ledger.event_count() as u64 + unwritten;
         self.status.in_flight(
             records,
             self.ledger.byte_count(),
@@ -463,8 +480,7 @@ impl<S: Sink> Relay<S> {
 
     /// Passes over what is settled, and tells the position that was reached.
     fn move_watermark(&mut self, acked: &watch::Sender<Option<Position>>) {
-        let mut progress = Progress::default();
-        self.ledger.advance(&mut progress);
+        let progress = self.advance();
         self.status.settled(&progress);
         if let Some(position) = progress.position {
             failpoint::hit("ack");
@@ -482,6 +498,17 @@ impl<S: Sink> Relay<S> {
         }
         let deliveries = failures.iter().filter(|failure| failure.seq.is_some()).count();
         self.status.count(|totals| totals.failed += deliveries as u64);
+        if let Some(account) = &mut self.account {
+            let tried = |failure: &Failure| {
+                let error = failure.error.to_string();
+                failure.seq.map(|seq| Tried {
+                    seq,
+                    attempts: 1,
+                    error,
+                })
+            };
+            account.tried(failures.iter().filter_map(tried).collect());
+        }
         let gravity = |failure: &Failure| match failure.error.kind {
             DeliveryErrorKind::Unavailable => 0,
             DeliveryErrorKind::Record(_) => 1,
@@ -504,6 +531,9 @@ impl<S: Sink> Relay<S> {
         self.counted -= again;
         self.status.count(|totals| totals.received += received - again);
         self.status.taken(&batch.end);
+        if let Some(account) = &mut self.account {
+            account.taken(&batch.end);
+        }
         self.more_follows = batch.more_follows;
         self.events = batch.events.into();
         self.batch = Some(BatchRest {
@@ -565,14 +595,14 @@ impl<S: Sink> Relay<S> {
             self.status.rests(false);
             tracing::info!("resumed");
         }
-        if self.failures.decide_at.is_some() {
+        if self.failures.decide_at.is_some() || self.held.is_some() {
             return false;
         }
         if self.uncommitted.as_ref().is_some_and(Uncommitted::is_over) && !self.sink_busy {
             self.commit();
         }
         for _ in 0..TURN {
-            if self.sink_busy {
+            if self.sink_busy || self.held.is_some() {
                 return false;
             }
             if let Some(parked) = self.parked.take() {
@@ -624,6 +654,7 @@ impl<S: Sink> Relay<S> {
             fate,
             refusals,
         } = parked;
+        let described = self.described(&record, fate, commit_time_us);
         let seq = self.ledger.next_seq();
         let taken = match fate {
             Fate::DeadLettered(_) => self.sink.park(seq, record),
@@ -633,6 +664,9 @@ impl<S: Sink> Relay<S> {
             Ok(()) => {
                 self.ledger.sent(bytes, commit_time_us, std::time::Instant::now(), fate);
                 self.remember_origin(seq);
+                if let (Some(account), Some(described)) = (&mut self.account, described) {
+                    account.sent(seq, described, fate);
+                }
                 failpoint::hit("send");
                 if let Some(uncommitted) = &mut self.uncommitted {
                     uncommitted.taken(commit_time_us);
@@ -697,7 +731,7 @@ impl<S: Sink> Relay<S> {
     /// When a commit is due, of a sink that commits: as soon as nothing more waits, or nothing more can be taken before it.
     fn commit_at(&self, ending: bool, paused: bool, nothing_waits: bool) -> Option<Instant> {
         let uncommitted = self.uncommitted.as_ref()?;
-        if self.sink_busy || self.failures.decide_at.is_some() {
+        if self.sink_busy || self.held.is_some() || self.failures.decide_at.is_some() {
             return None;
         }
         let due = uncommitted.due_at()?;
@@ -717,6 +751,9 @@ impl<S: Sink> Relay<S> {
         if self.uncommitted.is_none() {
             return false;
         }
+        if self.held.is_some() {
+            return true;
+        }
         let inside = self.inside();
         let taken = self
             .uncommitted
@@ -725,16 +762,28 @@ impl<S: Sink> Relay<S> {
         let Some((position, skipped)) = taken else {
             return false;
         };
+        let prepares = self.account.as_mut().is_some_and(|account| account.prepare(&position));
+        match prepares {
+            true => self.held = Some((position, skipped)),
+            false => self.begin_commit(position, skipped),
+        }
+        true
+    }
+
+    fn begin_commit(&mut self, position: Position, skipped: SkipCounts) {
         failpoint::hit("before_commit");
         self.sink.commit(self.ledger.next_seq(), &position);
         self.ledger.sent(0, i64::MAX, std::time::Instant::now(), Fate::Position);
         self.ledger.boundary(position, skipped);
         self.sink_busy = true;
-        true
+    }
+
+    fn nothing_unwritten(&self) -> bool {
+        self.account.as_ref().is_none_or(Account::is_settled)
     }
 
     fn nothing_uncommitted(&self) -> bool {
-        self.uncommitted.as_ref().is_none_or(Uncommitted::is_empty)
+        self.held.is_none() && self.uncommitted.as_ref().is_none_or(Uncommitted::is_empty)
     }
 
     fn count_processed(&mut self) {

@@ -14,6 +14,7 @@ use crate::processor::{DeadLetterReason, ProcessError, Unparkable};
 use crate::sink::{DeliveryError, DeliveryErrorKind, RecordFault, Sink};
 use crate::skip::SkipReason;
 
+use super::account::Described;
 use super::in_flight::Fate;
 use super::{BatchRest, Parked, Relay};
 
@@ -117,6 +118,13 @@ impl<S: Sink> Relay<S> {
         }
     }
 
+    fn tell_skipped(&mut self, described: Described, reason: SkipReason) {
+        let next = self.ledger.next_seq();
+        if let Some(account) = &mut self.account {
+            account.skipped(next, described, reason);
+        }
+    }
+
     /// An event that no record could be made of, by its policy.
     pub(super) fn refuse(&mut self, error: ProcessError, commit_time_us: i64) {
         let policy = error.policy(&self.policies);
@@ -138,6 +146,16 @@ impl<S: Sink> Relay<S> {
                 if let Some(spared) = due {
                     let spared = (spared > 0).then_some(spared);
                     tracing::warn!(at = %error.position, reason = reason.label(), error = %error, spared, "event skipped");
+                }
+                if self.account.is_some() {
+                    let described = Described {
+                        last_error: Some(error.to_string()),
+                        about: error.outline.about,
+                        at: error.position,
+                        commit_time_us,
+                        attempts: 0,
+                    };
+                    self.tell_skipped(described, reason);
                 }
                 self.skip(reason);
             }
@@ -168,6 +186,10 @@ impl<S: Sink> Relay<S> {
             (ErrorPolicy::Skip, _) => {
                 let reason = SkipReason::Rejected;
                 tracing::warn!(at = %at, reason = reason.label(), error = %error, "event skipped");
+                if let Some(mut described) = self.described(&parked.record, parked.fate, parked.commit_time_us) {
+                    (described.attempts, described.last_error) = (*attempts, Some(error.to_string()));
+                    self.tell_skipped(described, reason);
+                }
                 self.skip(reason);
             }
             (ErrorPolicy::Halt | ErrorPolicy::DeadLetter, _) => {

@@ -76,6 +76,9 @@ impl<S: Sink> Relay<S> {
             (ErrorPolicy::DeadLetter, Some(dead_letters), Some(at)) => {
                 let reason = DeadLetterReason::of_delivery(&error);
                 tracing::warn!(at = place, reason = reason.label(), attempts, error = %error, "event parked");
+                if let Some(account) = &mut self.account {
+                    account.refused(seq, Fate::DeadLettered(reason), attempts, error.to_string());
+                }
                 let told = match said.is_empty() {
                     true => error,
                     false => DeliveryError {
@@ -98,6 +101,9 @@ impl<S: Sink> Relay<S> {
             (ErrorPolicy::Skip, ..) => {
                 let reason = SkipReason::Rejected;
                 tracing::warn!(at = place, reason = reason.label(), attempts, error = %error, "event skipped");
+                if let Some(account) = &mut self.account {
+                    account.refused(seq, Fate::Skipped(reason), attempts, error.to_string());
+                }
                 self.ledger.set_fate(seq, Fate::Skipped(reason));
                 self.sink.pass_over(seq);
                 self.ledger.acks().acked(seq);

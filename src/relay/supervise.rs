@@ -19,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use crate::audit::Journal;
 use crate::checkpoint::{CheckpointError, CheckpointStore, saver};
 use crate::config::{CommitPolicy, OnFenced, Pipeline};
 use crate::position::Position;
@@ -82,6 +83,7 @@ pub async fn run(
     stop: CancellationToken,
 ) -> Result<(), PipelineError> {
     let span = tracing::info_span!("pipeline", name = pipeline.name, tenant = pipeline.tenant);
+    let journal = span.in_scope(|| Journal::start(&pipeline, &options.state_dir, &status));
     let branches = Branch::all(&pipeline, &status);
     let parts = PipelineParts::new(&pipeline, &branches, options.state_dir);
     let supervisor = Supervisor {
@@ -90,6 +92,7 @@ pub async fn run(
         branches,
         once: options.once,
         word: options.word,
+        journal,
         status: Arc::clone(&status),
         stop,
     };
@@ -118,6 +121,7 @@ pub(crate) struct Supervisor<P> {
     /// Stop at the log's end as it is at the start.
     pub(crate) once: bool,
     pub(crate) word: OperatorWord,
+    pub(crate) journal: Journal,
     pub(crate) status: Arc<PipelineStatus>,
     pub(crate) stop: CancellationToken,
 }
@@ -408,8 +412,14 @@ impl<P: Parts> Supervisor<P> {
         };
         let overtakable = store.is_shared() && !self.pipeline.sink.is_exactly_once();
         let last_acked = acked.subscribe();
-        let saver =
-            saver::run(store, acked_receiver, confirmed_sender, Arc::clone(&self.status)).instrument(here.clone());
+        let saver = saver::run(
+            store,
+            self.journal.clone(),
+            acked_receiver,
+            confirmed_sender,
+            Arc::clone(&self.status),
+        )
+        .instrument(here.clone());
         let saver = tokio::spawn({
             let (stop, abandon) = (stop.clone(), abandon.clone());
             async move {
@@ -561,11 +571,13 @@ impl<P: Parts> Supervisor<P> {
         let mut relay = |Held { lane, sink, ledger }: Held<P::Sink>| {
             let branch = &self.branches[lane];
             let Left { single, culprit } = mem::take(&mut left[lane]);
+            let port = self.journal.port(branch.pipeline.sink.id(), ledger.acks());
             let relay = Relay::new(RelayParts {
                 chain: Chain::new(&branch.pipeline),
                 dead_letters: DeadLetters::new(&branch.pipeline),
                 sink,
                 ledger,
+                port,
                 policies: branch.pipeline.errors,
                 delivery: branch.pipeline.delivery,
                 status: Arc::clone(&branch.status),
@@ -603,6 +615,7 @@ impl<P: Parts> Supervisor<P> {
                     branch: branch.clone(),
                     parts: Arc::clone(&self.parts),
                     junction: Arc::clone(&junction),
+                    journal: self.journal.clone(),
                     overtakable,
                 };
                 let run = free.run(outlet, stop, relays.let_go.clone());
@@ -638,7 +651,9 @@ impl<P: Parts> Supervisor<P> {
             if let Some(sink) = leading {
                 sink.claim().await?;
             }
-            Ok::<_, LifeError>(store.load().await?)
+            let from = store.load().await?;
+            self.journal.recover(self.pipeline.sink.id(), from.as_ref()).await;
+            Ok::<_, LifeError>(from)
         };
         let loaded = tokio::select! {
             biased; // a stop ends the wait for a broker, as does a source that cannot go on

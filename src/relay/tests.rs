@@ -7,10 +7,12 @@ use std::sync::Mutex;
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
+mod audit;
 mod transactions;
 
 use super::in_flight::{Acks, Limits, Seq};
 use super::*;
+use crate::audit::Journal;
 use crate::config::{self, DeadLetter, DeadLetterPlace, OversizedDeadLetter, Pipeline};
 use crate::event::{Change, LogMessage, Selection};
 use crate::position::{EventPosition, Lsn, Partial, PostgresEventPosition, PostgresPosition};
@@ -156,13 +158,24 @@ fn start_parking(
 }
 
 fn start_pipeline(pipeline: &Pipeline, single: u64, culprit: Option<Culprit>, script: Script) -> Bench {
+    let status = PipelineStatus::new(pipeline);
+    start_with(pipeline, &Journal::default(), status, single, culprit, script)
+}
+
+fn start_with(
+    pipeline: &Pipeline,
+    journal: &Journal,
+    status: Arc<PipelineStatus>,
+    single: u64,
+    culprit: Option<Culprit>,
+    script: Script,
+) -> Bench {
     let ledger = Ledger::new(Limits {
         events: 100,
         bytes: u64::MAX,
         uncommitted: script.commits.then_some(250),
     });
     let acks = ledger.acks();
-    let status = PipelineStatus::new(pipeline);
     let sink = ScriptedSink(Arc::new(Mutex::new(script)));
     let relay = Relay::new(RelayParts {
         chain: Chain::new(pipeline),
@@ -172,6 +185,7 @@ fn start_pipeline(pipeline: &Pipeline, single: u64, culprit: Option<Culprit>, sc
         policies: pipeline.errors,
         delivery: pipeline.delivery,
         status: Arc::clone(&status),
+        port: journal.port(pipeline.sink.id(), acks.clone()),
         single,
         culprit,
         counted: 0,

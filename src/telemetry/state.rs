@@ -69,6 +69,7 @@ pub enum Part {
     Source,
     Sink,
     Checkpoint,
+    Audit,
     Pipeline,
 }
 
@@ -78,6 +79,7 @@ impl Part {
             Self::Source => "source",
             Self::Sink => "sink",
             Self::Checkpoint => "checkpoint store",
+            Self::Audit => "audit ledger",
             Self::Pipeline => "pipeline",
         }
     }
@@ -106,6 +108,7 @@ pub(super) struct Troubles<'a> {
     pub(super) source: Option<&'a str>,
     pub(super) sink: Option<&'a str>,
     pub(super) checkpoint: Option<&'a str>,
+    pub(super) audit: Option<&'a str>,
 }
 
 /// Each part's reason: the operator's first, then the state's.
@@ -136,6 +139,7 @@ pub(super) fn not_ready(
         (Part::Source, troubles.source.filter(|_| *state == State::Streaming)),
         (Part::Sink, troubles.sink),
         (Part::Checkpoint, troubles.checkpoint),
+        (Part::Audit, troubles.audit),
     ];
     let of_parts = of_parts.into_iter().filter(|_| is_at_work);
     let of_parts = of_parts.filter_map(|(part, trouble)| Some((part, trouble?.to_owned())));

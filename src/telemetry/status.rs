@@ -92,6 +92,7 @@ pub(super) struct Inner {
     /// Why there is no sink at the moment, of one that nobody waits for by itself.
     sink_gone: Option<String>,
     checkpoint_trouble: Option<String>,
+    audit_trouble: Option<String>,
     /// Why nothing comes though a server streams.
     pub(super) source_trouble: Option<String>,
     last_error: Option<(String, SystemTime)>,
@@ -236,6 +237,7 @@ impl PipelineStatus {
                 sink_trouble: None,
                 sink_gone: None,
                 checkpoint_trouble: None,
+                audit_trouble: None,
                 source_trouble: None,
                 last_error: None,
                 retry: None,
@@ -379,6 +381,17 @@ impl PipelineStatus {
         inner.checkpoint_trouble = trouble;
     }
 
+    /// True: this is news.
+    pub fn audit_trouble(&self, trouble: Option<String>) -> bool {
+        let mut inner = self.inner();
+        if let Some(trouble) = &trouble {
+            inner.note_error(trouble);
+        }
+        let news = inner.audit_trouble != trouble;
+        inner.audit_trouble = trouble;
+        news
+    }
+
     pub fn saved(&self, position: &Position) {
         self.inner().saved = Some((position.clone(), Instant::now()));
     }
@@ -519,6 +532,7 @@ impl PipelineStatus {
             source: inner.source_trouble.as_deref(),
             sink: trouble_of_sinks.as_deref(),
             checkpoint: inner.checkpoint_trouble.as_deref(),
+            audit: inner.audit_trouble.as_deref(),
         };
         let is_paused = state == State::Paused;
         let not_ready = state::not_ready(&inner.state, is_paused, inner.retry.as_ref(), &troubles);

@@ -11,10 +11,11 @@ use bytes::Bytes;
 use clap::Args;
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::audit::{DispatchLog, Entry, Outcome};
 use crate::calendar::rfc3339;
 use crate::cli;
 use crate::config::quantity::{DURATION, parse_duration};
-use crate::config::{Pipeline, Sink};
+use crate::config::{Dispatches, Pipeline, Sink};
 use crate::letters::{Letter, LetterId, PUBLISHED, Parked, marker};
 use crate::record::{Header, Record};
 
@@ -101,14 +102,15 @@ pub(super) async fn run(
         return Err(DlqError::NoUrl { to: to.clone() });
     }
     let letters = chosen(pipeline, stored, arguments).await?;
-    // Lines of the sink `stdout` are not to be mixed with others.
-    let say = |text: String| match &pipeline.sink {
-        Sink::Stdout(_) => {
+    // Lines of the sink `stdout`, and dispatch records there, are not to be mixed with others.
+    let say = |text: String| match (&pipeline.sink, &pipeline.dispatches) {
+        (Sink::Stdout(_), _) | (_, Some(Dispatches::Stdout)) => {
             eprint!("{text}");
             Ok(())
         }
         _ => print(text.as_bytes()),
     };
+    let mut dispatches = DispatchLog::of(pipeline, &arguments.target.state_dir);
     let mut counts = Counts::default();
     let mut senders = Senders::new(pipeline, arguments.timeout);
     let mut pace = arguments.rate.map(|rate| {
@@ -138,6 +140,12 @@ pub(super) async fn run(
         let now = SystemTime::now();
         let record = record(letter, target, &arguments.set_header, now);
         let sent = send(stored, sender, *id, &record, now).await;
+        if let (Some(dispatches), Ok(why)) = (&mut dispatches, &sent) {
+            let written = dispatches.write(&[entry(letter, why.clone())]);
+            if let Err(error) = written {
+                eprintln!("the dispatch record of {id} cannot be written: {error}");
+            }
+        }
         match sent {
             Ok(None) => {
                 counts.published += 1;
@@ -269,6 +277,23 @@ fn record(letter: &Letter, target: &str, set: &[(String, String)], now: SystemTi
         });
     }
     record
+}
+
+/// What is written down of a letter that was sent. It repeats the delivery that ended with its being parked.
+fn entry(letter: &Letter, why: Option<String>) -> Entry {
+    Entry {
+        about: letter.about(),
+        position: letter.position.clone(),
+        commit_time_us: letter.record_timestamp_ms.saturating_mul(1000),
+        outcome: match &why {
+            None => Outcome::Published,
+            Some(_) => Outcome::Failed,
+        },
+        attempts: letter.attempts + 1,
+        last_error: why,
+        repeated: true,
+        time: SystemTime::now(),
+    }
 }
 
 /// Sends a letter and marks it. Gives why the target does not take it, if it does not.

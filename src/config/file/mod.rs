@@ -3,6 +3,7 @@
 //! A reader looks at every key before it gives up on any, so that one run shows all there is to correct. Keys that only
 //! DeltaForge files have are known in those alone; keys of features to come are known and refused as such.
 
+pub(in crate::config) mod audit;
 mod checkpoint;
 mod client_conf;
 pub(in crate::config) mod delivery;
@@ -32,8 +33,8 @@ use super::document::{Node, Value};
 use super::error::Problem;
 use super::pattern::PatternError;
 use super::pipeline::{
-    Checkpoint, CommitPolicy, DeadLetter, Delivery, ErrorPolicies, ErrorPolicy, FurtherSink, Pipeline, Processor,
-    Restart, Sink, Source,
+    Audit, Checkpoint, CommitPolicy, DeadLetter, Delivery, Dispatches, ErrorPolicies, ErrorPolicy, FurtherSink,
+    Pipeline, Processor, Restart, Sink, Source,
 };
 use super::reader::{Field, Mapping, Read, Reader, Version, optional};
 use checkpoint::CheckpointReading;
@@ -87,6 +88,8 @@ pub(super) fn read(reader: &mut Reader<'_>, root: &Node) -> Read<Named> {
         commit_policy: spec.commit_policy,
         errors: spec.errors,
         dead_letter: spec.dead_letter,
+        audit: spec.audit,
+        dispatches: spec.dispatches,
         checkpoint: spec.checkpoint,
         delivery: spec.delivery,
         restart: spec.restart,
@@ -171,6 +174,8 @@ struct Spec {
     commit_policy: CommitPolicy,
     errors: ErrorPolicies,
     dead_letter: Option<DeadLetter>,
+    audit: Option<Audit>,
+    dispatches: Option<Dispatches>,
     checkpoint: Checkpoint,
     delivery: Delivery,
     restart: Restart,
@@ -205,6 +210,10 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
         errors::read_dead_letter(reader, field)
     });
     let errors = errors::read_policies(reader, mapping.take("errors"), &dead_letter);
+    let audit = optional(mapping.take("audit"), |field| audit::read(reader, field));
+    let dispatches = mapping.take("dispatches");
+    let said_dispatches = dispatches.clone();
+    let dispatches = optional(dispatches, |field| audit::read_dispatches(reader, field));
     let delivery = optional(mapping.take("delivery"), |field| delivery::read(reader, field));
     let restart = optional(mapping.take("restart"), |field| delivery::read_restart(reader, field));
     let said_checkpoint = optional(mapping.take("checkpoint"), |field| checkpoint::read(reader, field));
@@ -256,10 +265,18 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
         commit_policy,
         errors: errors?,
         dead_letter: dead_letter?.map(|reading| reading.dead_letter),
+        audit: audit?,
+        dispatches: dispatches?,
         checkpoint: checkpoint?,
         delivery: delivery?.map(|reading| reading.delivery).unwrap_or_default(),
         restart: restart?.unwrap_or_default(),
     };
+    if let (Some(field), Some(Dispatches::Stdout), Sink::Stdout(_)) = (said_dispatches, &spec.dispatches, &spec.sink) {
+        return Err(reader.refuse(
+            &field,
+            "the sink writes its records to stdout: expected `{type: file, config: {path: ...}}`",
+        ));
+    }
     if let Ok(field) = source_field
         && spec.source.selects_outboxes()
         && !spec

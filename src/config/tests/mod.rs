@@ -1,5 +1,6 @@
 //! Whole files: what loads, what is refused and how, what is said.
 
+mod audit;
 mod delivery;
 mod deltaforge;
 mod envelope;

@@ -16,6 +16,7 @@ use super::parts::{Place, SimulatedParts};
 use super::rules::policy;
 use super::scenario::Scenario;
 use super::world::{Action, Event, Millis, ProcessId, ProcessState, Shared, World};
+use crate::audit::Journal;
 use crate::config::{ErrorPolicies, ErrorPolicy};
 use crate::relay::supervise::{Branch, PipelineError, Supervisor};
 use crate::sink::{DeliveryErrorKind, SinkError};
@@ -151,6 +152,7 @@ impl Process {
             pipeline,
             once: false,
             word: OperatorWord::Nothing,
+            journal: Journal::default(),
             status: Arc::clone(&status),
             stop: stop.clone(),
         };

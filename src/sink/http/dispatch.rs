@@ -199,6 +199,9 @@ impl Dispatcher {
                 false => self.refuse(job, format!("{why}; it was tried {attempts} times"), said, fault),
             };
         }
+        job.items
+            .iter()
+            .for_each(|item| self.acks.tried(item.seq, attempts, &why));
         let wait = delay(&self.retry.delays, attempts).max(after.unwrap_or_default());
         let (events, wait_ms) = (job.items.len(), wait.as_millis());
         if !std::mem::replace(&mut job.is_troubled, true) {

@@ -197,6 +197,7 @@ mod tests {
                     aggregate_type: None,
                     aggregate_id: None,
                     ordering,
+                    audited: Vec::new(),
                 })),
             },
             alone: false,

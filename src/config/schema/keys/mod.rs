@@ -1,5 +1,6 @@
 //! The keys, part by part: what `config::file` reads in a file of some name is described here in the file of that name.
 
+mod audit;
 mod checkpoint;
 mod delivery;
 mod errors;
@@ -105,6 +106,16 @@ fn spec() -> Vec<Key> {
             "dead_letter",
             errors::dead_letter(),
             "[where events of the policy `dead_letter` are parked](#specdead_letter)",
+        ),
+        Key::new(
+            "audit",
+            Takes::Mapping(audit::audit()),
+            "[a ledger with a line for each event](#specaudit), in a chain of hashes",
+        ),
+        Key::new(
+            "dispatches",
+            audit::dispatches(),
+            "[a record of each delivery](#specdispatches)",
         ),
         Key::new(
             "checkpoint",

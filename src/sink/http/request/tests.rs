@@ -35,6 +35,7 @@ fn item(value: Option<&'static [u8]>, headers: &[(&str, Option<&'static [u8]>)])
                 aggregate_type: None,
                 aggregate_id: None,
                 ordering: OrderingKey::Unordered,
+                audited: Vec::new(),
             })),
         },
         alone: false,

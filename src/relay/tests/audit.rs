@@ -1,0 +1,210 @@
+//! What is written down of events, and what waits for it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::*;
+use crate::audit::{Journal, Verifier};
+use crate::config::{Audit, AuditNames};
+
+/// A relay whose events have lines in a ledger.
+struct Audited {
+    bench: Bench,
+    folder: tempfile::TempDir,
+    pipeline: Pipeline,
+    journal: Journal,
+}
+
+impl Audited {
+    fn start(script: Script, prepare: impl FnOnce(&Path)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        prepare(folder.path());
+        let pipeline = Pipeline {
+            audit: Some(Audit {
+                path: PathBuf::from("l.jsonl"),
+                fields: Vec::new(),
+                names: AuditNames::default(),
+                max_size: u64::MAX,
+                keep: None,
+            }),
+            ..pipeline("invalid: skip")
+        };
+        let status = PipelineStatus::new(&pipeline);
+        let journal = Journal::start(&pipeline, folder.path(), &status);
+        let bench = start_with(&pipeline, &journal, status, 0, None, script);
+        Self {
+            bench,
+            folder,
+            pipeline,
+            journal,
+        }
+    }
+
+    fn path(&self, suffix: &str) -> PathBuf {
+        self.folder.path().join(format!("l.jsonl{suffix}"))
+    }
+
+    /// Each line's id and status.
+    fn lines(&self) -> Vec<(String, String)> {
+        let text = fs::read_to_string(self.path("")).unwrap_or_default();
+        let mut verifier = Verifier::default();
+        let lines = text.split_inclusive('\n').map(|line| {
+            verifier.line((), line.as_bytes());
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            let member = |name: &str| line[name].as_str().unwrap().to_owned();
+            let change = member("position")
+                .split('-')
+                .nth(1)
+                .unwrap()
+                .trim_start_matches('0')
+                .to_owned();
+            (change, member("status"))
+        });
+        let lines = lines.collect();
+        assert_eq!(verifier.fault(), None);
+        lines
+    }
+}
+
+fn published<const N: usize>(numbers: [u64; N]) -> Vec<(String, String)> {
+    numbers
+        .map(|number| (number.to_string(), "published".to_owned()))
+        .to_vec()
+}
+
+/// The writer is a thread, so that time is real here.
+async fn until(what: impl Fn() -> bool) {
+    let waited = async {
+        while !what() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), waited).await.unwrap();
+}
+
+#[tokio::test]
+async fn each_event_has_its_line_in_its_order_when_it_counts() {
+    let mut audited = Audited::start(Script::default(), |_| {});
+    audited.bench.give(batch(1..=4, Some(3))).await;
+    audited.bench.sent(3).await;
+    (0..3).rev().for_each(|seq| audited.bench.acks.acked(Seq(seq)));
+    assert_eq!(audited.bench.acked_change().await, None);
+    let mut expected = published([1, 2, 3, 4]);
+    expected[2].1 = "skipped".to_owned();
+    assert_eq!(audited.lines(), expected);
+    let totals = audited.bench.status.snapshot().totals;
+    assert_eq!((totals.published, totals.skipped.total()), (3, 1));
+}
+
+#[tokio::test]
+async fn nothing_counts_while_the_ledger_cannot_be_written() {
+    let full = |folder: &Path| std::os::unix::fs::symlink("/dev/full", folder.join("l.jsonl")).unwrap();
+    let mut audited = Audited::start(Script::default(), full);
+    audited.bench.give(batch(1..=2, None)).await;
+    audited.bench.sent(2).await;
+    (0..2).for_each(|seq| audited.bench.acks.acked(Seq(seq)));
+    let status = Arc::clone(&audited.bench.status);
+    status.enter(State::Streaming);
+    until(|| {
+        status
+            .snapshot()
+            .ready
+            .is_err_and(|why| why.contains("audit ledger not writable: write"))
+    })
+    .await;
+    let snapshot = status.snapshot();
+    assert_eq!((snapshot.totals.published, snapshot.totals.in_flight()), (0, 2));
+    assert_eq!(snapshot.in_flight_records, 2);
+    assert!(audited.bench.acked.borrow().is_none());
+    fs::remove_file(audited.path("")).unwrap();
+    assert_eq!(audited.bench.acked_change().await, None);
+    assert_eq!(audited.lines(), published([1, 2]));
+    assert_eq!(status.snapshot().ready, Ok(()));
+}
+
+#[tokio::test]
+async fn what_was_settled_before_is_told() {
+    let mut audited = Audited::start(Script::default(), |_| {});
+    audited.bench.give(batch(1..=2, None)).await;
+    audited.bench.sent(2).await;
+    audited.bench.acks.acked(Seq(0));
+    audited.bench.acks.acked(Seq(1));
+    audited.bench.acked_change().await;
+    let status = PipelineStatus::new(&audited.pipeline);
+    // Another process, which begins before its end.
+    let Audited {
+        bench,
+        folder,
+        pipeline,
+        journal,
+    } = audited;
+    drop((bench.batches, journal));
+    bench.relay.await.unwrap();
+    let journal = Journal::start(&pipeline, folder.path(), &status);
+    let mut bench = start_with(&pipeline, &journal, status, 0, None, Script::default());
+    bench.give(batch(2..=3, None)).await;
+    bench.sent(2).await;
+    bench.acks.acked(Seq(0));
+    bench.acks.acked(Seq(1));
+    bench.acked_change().await;
+    let text = fs::read_to_string(folder.path().join("l.jsonl")).unwrap();
+    let repeated: Vec<bool> = text.lines().map(|line| line.contains("\"duplicate\":true")).collect();
+    assert_eq!(repeated, [false, false, true, false]);
+}
+
+#[tokio::test]
+async fn a_commit_begins_when_its_lines_are_written_down_beside() {
+    let committing = Script {
+        commits: true,
+        ..Script::default()
+    };
+    let audited = Audited::start(committing, |_| {});
+    audited.bench.give(batch(1..=2, None)).await;
+    let script = Arc::clone(&audited.bench.sink.0);
+    until(|| !script.lock().unwrap().committing.is_empty()).await;
+    let prepared = fs::read_to_string(audited.path(".prepared.k")).unwrap();
+    assert_eq!(
+        prepared.matches("\\\"status\\\":\\\"published\\\"").count(),
+        2,
+        "{prepared}"
+    );
+    assert_eq!(audited.lines(), []);
+    let (_, position) = script.lock().unwrap().committing[0].clone();
+
+    // It crashed, and nobody knows how the commit ended.
+    let Audited {
+        bench,
+        folder,
+        pipeline,
+        journal,
+    } = audited;
+    bench.relay.abort();
+    let _ = bench.relay.await;
+    let mut audited = Audited {
+        bench: start_with(
+            &pipeline,
+            &journal,
+            PipelineStatus::new(&pipeline),
+            0,
+            None,
+            Script::default(),
+        ),
+        folder,
+        pipeline,
+        journal,
+    };
+    audited.journal.recover("k", Some(&position)).await;
+    assert_eq!(audited.lines(), published([1, 2]));
+    assert!(!audited.path(".prepared.k").exists());
+
+    // What is in the ledger already is not added again, and what was not committed never.
+    fs::write(audited.path(".prepared.k"), &prepared).unwrap();
+    audited.journal.recover("k", Some(&position)).await;
+    assert_eq!(audited.lines(), published([1, 2]));
+    fs::write(audited.path(".prepared.k"), prepared.replace("\"seq\":0", "\"seq\":2")).unwrap();
+    audited.journal.recover("k", None).await;
+    assert_eq!(audited.lines(), published([1, 2]));
+    assert!(!audited.path(".prepared.k").exists());
+    audited.bench.batches.take();
+    audited.bench.relay.await.unwrap();
+}
