@@ -23,6 +23,7 @@ pub mod convert;
 pub mod event;
 mod failpoint;
 pub mod gtid;
+mod http_client;
 pub mod letters;
 mod pause;
 pub mod position;

@@ -42,6 +42,7 @@ mod failpoints;
 mod filters;
 mod gaps;
 mod http_sink;
+mod letter_notices;
 mod line_sinks;
 mod lock_postgres;
 mod masking;

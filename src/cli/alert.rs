@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::config::quantity::{self, parse_duration, parse_size};
 use crate::config::{AlertFile, ProcessEnvironment, load_alerts};
+use crate::http_client::parse_url;
 use crate::telemetry::alerts::{self, Alert, Kind, Limit, Overrides, Thresholds};
 use crate::telemetry::error_chain;
 
@@ -179,9 +180,7 @@ enum WebhookError {
 }
 
 fn webhook_url(text: &SecretString) -> Result<Url, &'static str> {
-    let url = Url::parse(text.expose_secret()).ok();
-    let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-    url.ok_or("expected an http:// or https:// URL")
+    parse_url(text.expose_secret()).ok_or("expected an http:// or https:// URL")
 }
 
 async fn tell(url: Url, alerts: &[Alert]) -> Result<(), WebhookError> {

@@ -4,12 +4,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use reqwest::redirect::Policy;
 use reqwest::{Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::http_client;
 use crate::telemetry::http::{Paused, REQUEST_HEADER};
 use crate::telemetry::report::Report;
 
@@ -119,14 +119,9 @@ impl Client {
     }
 }
 
-/// A client with the system's certificates and ring.
+/// A client that has patience, and no more of it.
 pub(super) fn builder() -> reqwest::ClientBuilder {
-    // A second one in a process changes nothing.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
-        .timeout(PATIENCE)
-        .redirect(Policy::none())
-        .user_agent(concat!("tailpost/", env!("CARGO_PKG_VERSION")))
+    http_client::builder().timeout(PATIENCE)
 }
 
 async fn read<T: DeserializeOwned>(url: Url, answer: Result<Response, reqwest::Error>) -> Result<T, ClientError> {

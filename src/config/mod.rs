@@ -44,7 +44,7 @@ pub use pipeline::{
     Audit, AuditNames, BatchForm, Body, ChangeTypes, Checkpoint, CheckpointTopic, CloudEvents, CloudEventsMode,
     Columns, CommitPolicy, CreateTopics, DeadLetter, DeadLetterPlace, DebeziumSchema, Delivery, Dispatches, Envelope,
     ErrorPolicies, ErrorPolicy, File, Filter, FurtherSink, GtidStart, HeaderNames, Http, HttpAuth, HttpBatch, Kafka,
-    KeyAs, LetterFile, Method, Mysql, MysqlStart, OnFenced, OnMissing, OnNull, OnUpdate, Ordering, Outbox,
+    KeyAs, LetterFile, Method, Mysql, MysqlStart, Notify, OnFenced, OnMissing, OnNull, OnUpdate, Ordering, Outbox,
     OutboxSelection, OversizedDeadLetter, PayloadAs, Pipeline, Postgres, Processor, Restart, Retry, Sink, Source, Ssl,
     SslMode, Start, StatusSet, Stdout, TopicRule,
 };

@@ -16,6 +16,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 pub use audit::{Audit, AuditNames, Dispatches};
+use secrecy::SecretString;
+
 pub use envelope::{ChangeTypes, CloudEvents, CloudEventsMode, DEFAULT_TYPE_PREFIX, DebeziumSchema, Envelope};
 pub use filter::{Comparison, Condition, Demand, Filter, KeptTables, Literal, Test};
 pub use mask::{Mask, MaskAction, MaskRule, MaskValue, OnMismatch};
@@ -262,10 +264,23 @@ pub enum ErrorPolicy {
 }
 
 /// `spec.dead_letter`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct DeadLetter {
     pub place: DeadLetterPlace,
     pub oversized: OversizedDeadLetter,
+    /// None: nobody is told.
+    pub notify: Option<Notify>,
+}
+
+/// Who is told of dead letters.
+#[derive(Debug, Clone)]
+pub struct Notify {
+    /// A URL, of http or https; its path is often what lets in.
+    pub webhook: SecretString,
+    /// Of each request: names and values that HTTP allows.
+    pub headers: Vec<(String, SecretString)>,
+    /// The least time between two requests.
+    pub interval: Duration,
 }
 
 /// Where dead letters are kept.

@@ -1,5 +1,7 @@
 //! Dead letters as an operator sees them, wherever they are kept.
 
+pub mod notices;
+pub(crate) mod notifier;
 mod store;
 mod topic;
 

@@ -66,7 +66,7 @@ impl FieldNames {
         named.unwrap_or_default()
     }
 
-    fn about(&self, headers: &[Header]) -> About {
+    pub(super) fn about(&self, headers: &[Header]) -> About {
         let field = |name: &Option<String>| {
             let name = name.as_deref()?;
             let header = headers.iter().find(|header| &*header.name == name)?;

@@ -13,6 +13,7 @@ use crate::skip::SkipReason;
 
 use super::Relay;
 use super::in_flight::{Fate, Progress, Seq, Tried};
+use super::told::Told;
 
 /// So many entries may wait to be written before the watermark does: from there on, what may be in flight bounds it.
 const MOST_UNWRITTEN: u64 = 4096;
@@ -255,12 +256,18 @@ impl<S: Sink> Relay<S> {
     /// Moves the watermark, and gives the progress that counts.
     pub(super) fn advance(&mut self) -> Progress {
         let mut progress = Progress::default();
+        let told = |told: &mut Option<Told>, reached| match told {
+            Some(told) => told.take_before(reached),
+            None => Vec::new(),
+        };
         let Some(account) = &mut self.account else {
             self.ledger.advance(&mut progress);
+            progress.letters = told(&mut self.told, self.ledger.reached());
             return progress;
         };
         if account.has_room() {
             self.ledger.advance(&mut progress);
+            progress.letters = told(&mut self.told, self.ledger.reached());
             // Behind that: the last attempt's ack comes after the failure of the one before.
             account.tried(self.ledger.take_tried());
             account.settle(self.ledger.low(), progress);

@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::config::Delivery;
+use crate::letters::notices::Notice;
 use crate::position::Position;
 use crate::processor::DeadLetterReason;
 use crate::record::Record;
@@ -299,6 +300,8 @@ pub struct Progress {
     pub position: Option<Position>,
     pub delivery: Histogram,
     pub end_to_end: Histogram,
+    /// What somebody is to be told of the dead letters among them, as far as that is known.
+    pub letters: Vec<Notice>,
 }
 
 impl Progress {
@@ -308,6 +311,7 @@ impl Progress {
         self.position = next.position.or(self.position.take());
         self.delivery.merge(&next.delivery);
         self.end_to_end.merge(&next.end_to_end);
+        self.letters.extend(next.letters);
     }
 
     pub fn is_empty(&self) -> bool {
@@ -490,6 +494,11 @@ impl Ledger {
     /// The first seq that is not settled.
     pub fn low(&self) -> Seq {
         Seq(self.low)
+    }
+
+    /// The first seq behind the last boundary that was reached.
+    pub fn reached(&self) -> Seq {
+        Seq(self.reached)
     }
 
     /// How many events were sent since the last boundary that was reached.

@@ -16,6 +16,7 @@ mod refused;
 #[cfg(test)]
 mod simulation;
 pub mod supervise;
+mod told;
 mod uncommitted;
 
 use std::collections::VecDeque;
@@ -46,6 +47,7 @@ use account::Account;
 use in_flight::{Failure, Fate, Ledger, Tried, Unsettled};
 use policy::Repeats;
 use refused::Origins;
+use told::Told;
 use uncommitted::Uncommitted;
 
 pub(crate) use parts::kafka_parts;
@@ -160,6 +162,8 @@ pub struct Relay<S> {
     leads: bool,
     /// Where events in flight stand, of a sink that refuses them one by one.
     origins: Option<Origins>,
+    /// Dead letters in flight that somebody wants to be told of.
+    told: Option<Told>,
     /// Whether an operator holds it back.
     pauses: watch::Receiver<bool>,
     /// Held back, with a place to go on from behind what was sent of the batch at hand.
@@ -246,6 +250,7 @@ impl<S: Sink> Relay<S> {
             .commits_within()
             .map(|limit| Uncommitted::new(delivery.transaction_interval, limit));
         let pauses = status.pauses();
+        let told = status.notices().map(Told::new);
         Self {
             chain,
             dead_letters,
@@ -274,6 +279,7 @@ impl<S: Sink> Relay<S> {
             seen: Instant::now(),
             overtakable,
             leads,
+            told,
             pauses,
             rests: false,
         }
@@ -656,6 +662,9 @@ impl<S: Sink> Relay<S> {
         } = parked;
         let described = self.described(&record, fate, commit_time_us);
         let seq = self.ledger.next_seq();
+        if let Some(told) = &mut self.told {
+            told.note(seq, fate, &record);
+        }
         let taken = match fate {
             Fate::DeadLettered(_) => self.sink.park(seq, record),
             Fate::Published | Fate::Skipped(_) | Fate::Position => self.sink.send(seq, record),

@@ -87,7 +87,11 @@ impl<S: Sink> Relay<S> {
                     },
                 };
                 let letter = dead_letters.of_record(record, &told, &at, attempts, SystemTime::now());
-                self.ledger.set_fate(seq, Fate::DeadLettered(reason));
+                let fate = Fate::DeadLettered(reason);
+                self.ledger.set_fate(seq, fate);
+                if let Some(told) = &mut self.told {
+                    told.note(seq, fate, &letter);
+                }
                 if let Err(given_back) = self.sink.park(seq, letter) {
                     let text = match given_back {
                         SendError::Rejected(_, error) => error.text,

@@ -22,6 +22,7 @@ use tracing::Instrument;
 use crate::audit::Journal;
 use crate::checkpoint::{CheckpointError, CheckpointStore, saver};
 use crate::config::{CommitPolicy, OnFenced, Pipeline};
+use crate::letters::notifier::Notifier;
 use crate::position::Position;
 use crate::processor::{Chain, DeadLetters};
 use crate::sink::{Sink, SinkError};
@@ -96,7 +97,11 @@ pub async fn run(
         status: Arc::clone(&status),
         stop,
     };
+    let notifier = span.in_scope(|| Notifier::start(&supervisor.pipeline, &status));
     let result = supervisor.run().instrument(span.clone()).await;
+    if let Some(notifier) = notifier {
+        notifier.close().instrument(span.clone()).await;
+    }
     let _entered = span.enter();
     match &result {
         Ok(()) => {

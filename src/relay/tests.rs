@@ -148,6 +148,7 @@ fn start_parking(
     let dead_letter = DeadLetter {
         place: DeadLetterPlace::Topic("dead".to_owned()),
         oversized,
+        notify: None,
     };
     let pipeline = Pipeline {
         errors,

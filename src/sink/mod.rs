@@ -20,8 +20,8 @@ use crate::preflight::Finding;
 use crate::record::Record;
 use crate::relay::in_flight::Seq;
 
+pub use crate::http_client::HttpClientError;
 pub(crate) use any::{AnySink, SinkParts};
-pub use http::HttpSinkError;
 pub use kafka::KafkaSinkError;
 pub use lines::LinesError;
 
@@ -174,7 +174,7 @@ pub enum SinkError {
     #[error(transparent)]
     Kafka(#[from] KafkaSinkError),
     #[error(transparent)]
-    Http(#[from] HttpSinkError),
+    Http(#[from] HttpClientError),
     #[error(transparent)]
     Lines(#[from] LinesError),
     #[error(transparent)]

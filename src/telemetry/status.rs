@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
 use crate::config::{CommitPolicy, Pipeline};
+use crate::letters::notices::Notices;
 use crate::position::{Position, ShownPlace};
 use crate::relay::in_flight::Progress;
 use crate::skip::SkipCounts;
@@ -41,6 +42,9 @@ pub struct Totals {
     pub accepted_gaps: u64,
     /// Received by a sink that nobody waits for, and given up.
     pub lost: u64,
+    /// Requests that told a webhook of dead letters, and those that it did not take.
+    pub notices_taken: u64,
+    pub notices_failed: u64,
 }
 
 impl Totals {
@@ -80,6 +84,7 @@ pub struct PipelineStatus {
     /// Commit time of the oldest event in flight in microseconds since 1970; i64::MAX when there is none.
     oldest_us: AtomicI64,
     paused: watch::Sender<bool>,
+    notices: Option<Arc<Notices>>,
 }
 
 #[derive(Debug)]
@@ -184,10 +189,14 @@ pub struct SinkSnapshot {
 impl PipelineStatus {
     pub fn new(pipeline: &Pipeline) -> Arc<Self> {
         let counted = pipeline.commit_policy == CommitPolicy::Required;
+        // Letters of all sinks are told of together.
+        let notices = Notices::new(pipeline).map(Arc::new);
         let further = pipeline.further_sinks.iter().map(|further| {
-            let status = Self::blank(&pipeline.name, further.sink.id());
-            let required = further.required && counted;
-            Arc::new(Self { required, ..status })
+            Arc::new(Self {
+                required: further.required && counted,
+                notices: notices.clone(),
+                ..Self::blank(&pipeline.name, further.sink.id())
+            })
         });
         Arc::new(Self {
             required: counted,
@@ -199,6 +208,7 @@ impl PipelineStatus {
             tenant: pipeline.tenant.clone(),
             labels: pipeline.labels.clone(),
             annotations: pipeline.annotations.clone(),
+            notices: notices.clone(),
             ..Self::blank(&pipeline.name, pipeline.sink.id())
         })
     }
@@ -257,6 +267,7 @@ impl PipelineStatus {
             log: Mutex::default(),
             oldest_us: AtomicI64::new(i64::MAX),
             paused: watch::Sender::new(false),
+            notices: None,
         }
     }
 
@@ -282,6 +293,11 @@ impl PipelineStatus {
             totals.lost += lost;
         });
         lost
+    }
+
+    /// Dead letters that somebody is to be told of; none: nobody wants to be.
+    pub(crate) fn notices(&self) -> Option<&Arc<Notices>> {
+        self.notices.as_ref()
     }
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -418,6 +434,10 @@ impl PipelineStatus {
         inner.totals.skipped.merge(settled.skipped.clone());
         inner.delivery.merge(&progress.delivery);
         inner.end_to_end.merge(&progress.end_to_end);
+        drop(inner);
+        if let Some(notices) = &self.notices {
+            notices.add(&settled.dead_lettered, &progress.letters);
+        }
     }
 
     /// `records` are those with the sink, and `bytes` of those that it has not acknowledged.

@@ -3,13 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use secrecy::SecretString;
+
 use super::delivery::HOUR;
+use super::http::read_headers;
 use super::kind::{Kinds, require_kind};
 use super::template::{FixedTopic, read_topic};
 use crate::config::pipeline::{
-    DeadLetter, DeadLetterPlace, ErrorPolicies, ErrorPolicy, LetterFile, OversizedDeadLetter,
+    DeadLetter, DeadLetterPlace, ErrorPolicies, ErrorPolicy, LetterFile, Notify, OversizedDeadLetter,
 };
 use crate::config::reader::{Field, Mapping, Read, Reader, optional};
+use crate::http_client::parse_url;
 
 /// What the file says of dead letters, with the places that other keys are held against.
 pub(super) struct DeadLetterReading<'n> {
@@ -34,6 +38,7 @@ pub(super) fn read_dead_letter<'n>(reader: &mut Reader<'_>, field: &Field<'n>) -
     let kind = require_kind(reader, &mut mapping, "dead letter type", &kinds);
     kind.read(|kind| {
         let config = reader.require(&mut mapping, "config", "a mapping with a topic or a path");
+        let notify = optional(mapping.take("notify"), |field| read_notify(reader, field));
         reader.finish(mapping);
         let config = config?;
         let mut mapping = reader.mapping(&config)?;
@@ -51,6 +56,7 @@ pub(super) fn read_dead_letter<'n>(reader: &mut Reader<'_>, field: &Field<'n>) -
             dead_letter: DeadLetter {
                 place,
                 oversized: oversized?.unwrap_or(OversizedDeadLetter::Halt),
+                notify: notify?,
             },
             whole: field.clone(),
             topic,
@@ -77,6 +83,31 @@ fn read_letter_file(reader: &mut Reader<'_>, mapping: &mut Mapping<'_>) -> Read<
     Ok(LetterFile {
         path: PathBuf::from(path?),
         retention: retention?,
+    })
+}
+
+pub(in crate::config) const DEFAULT_NOTIFY_INTERVAL: Duration = Duration::from_secs(60);
+
+fn read_notify(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Notify> {
+    const URL: &str = "an http or https URL";
+    let mut mapping = reader.mapping(field)?;
+    let webhook = reader.require(&mut mapping, "webhook", URL).and_then(|field| {
+        let url = reader.secret(&field, URL)?;
+        match parse_url(&url) {
+            Some(_) => Ok(SecretString::from(url)),
+            // What it is instead can be a secret as well.
+            None => Err(reader.refuse(&field, format!("no URL that can be asked: expected {URL}"))),
+        }
+    });
+    let headers = optional(mapping.take("headers"), |field| read_headers(reader, field));
+    let interval = optional(mapping.take("interval"), |field| {
+        reader.duration(field, Duration::from_secs(1)..=HOUR)
+    });
+    reader.finish(mapping);
+    Ok(Notify {
+        webhook: webhook?,
+        headers: headers?.unwrap_or_default(),
+        interval: interval?.unwrap_or(DEFAULT_NOTIFY_INTERVAL),
     })
 }
 

@@ -194,7 +194,7 @@ pub(crate) const RESERVED_HEADERS: [&str; 9] = [
     "upgrade",
 ];
 
-fn read_headers(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Vec<(String, SecretString)>> {
+pub(super) fn read_headers(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Vec<(String, SecretString)>> {
     let mut mapping = reader.mapping(field)?;
     let headers: Vec<_> = mapping
         .take_all()

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use secrecy::ExposeSecret;
+
 use super::*;
-use crate::config::pipeline::{DeadLetter, DeadLetterPlace, ErrorPolicy, OversizedDeadLetter, Restart};
+use crate::config::pipeline::{DeadLetterPlace, ErrorPolicy, OversizedDeadLetter, Restart};
 
 const DEAD_LETTER: &str = "dead_letter: {type: kafka, config: {topic: dead}}";
 
@@ -15,14 +17,10 @@ fn policies(text: &str) -> [ErrorPolicy; 3] {
 #[test]
 fn with_a_place_for_dead_letters_they_are_the_default() {
     let pipeline = loaded(&spec_with(DEAD_LETTER)).pipeline;
-    let (topic, oversized) = ("dead".to_owned(), OversizedDeadLetter::Halt);
-    assert_eq!(
-        pipeline.dead_letter,
-        Some(DeadLetter {
-            place: DeadLetterPlace::Topic(topic),
-            oversized
-        })
-    );
+    let dead_letter = pipeline.dead_letter.unwrap();
+    assert_eq!(dead_letter.place, DeadLetterPlace::Topic("dead".to_owned()));
+    assert_eq!(dead_letter.oversized, OversizedDeadLetter::Halt);
+    assert!(dead_letter.notify.is_none());
     let text = |errors: &str| spec_with(&format!("{DEAD_LETTER}\n  errors: {errors}"));
     assert_eq!(policies(&spec_with(DEAD_LETTER)), [ErrorPolicy::DeadLetter; 3]);
     assert_eq!(
@@ -89,6 +87,48 @@ fn a_place_for_dead_letters_follows_its_rules() {
         (dead_letter.topic().unwrap(), dead_letter.oversized),
         ("d", OversizedDeadLetter::Stub)
     );
+}
+
+#[test]
+fn whoever_is_told_of_dead_letters_is_named_by_a_url() {
+    let with = |notify: &str| {
+        spec_with(&format!(
+            "dead_letter: {{type: kafka, config: {{topic: dead}}, notify: {notify}}}"
+        ))
+    };
+    let notify = |text: &str| loaded(&with(text)).pipeline.dead_letter.unwrap().notify.unwrap();
+    let least = notify("{webhook: 'https://hooks.example/T0/secret'}");
+    assert_eq!(least.webhook.expose_secret(), "https://hooks.example/T0/secret");
+    assert_eq!((least.headers.len(), least.interval), (0, Duration::from_secs(60)));
+    assert!(!format!("{least:?}").contains("T0"));
+    let full = notify("{webhook: \"${HOOK:-http://h/x}\", headers: {X-Token: t}, interval: 5m}");
+    assert_eq!(full.webhook.expose_secret(), "http://h/x");
+    assert_eq!(
+        (full.headers[0].0.as_str(), full.interval),
+        ("x-token", Duration::from_secs(300))
+    );
+    for (text, expected) in [
+        ("{}", "notify.webhook: missing key: expected an http or https URL"),
+        (
+            "{webhook: hooks.example}",
+            "webhook: no URL that can be asked: expected an http or https URL",
+        ),
+        ("{webhook: 'ftp://h/secret'}", "webhook: no URL that can be asked"),
+        ("{webhook: 7}", "webhook: expected an http or https URL, found"),
+        (
+            "{webhook: 'http://h', interval: 10ms}",
+            "interval: expected 1s to 1h, found `10ms`",
+        ),
+        (
+            "{webhook: 'http://h', headers: {Host: h}}",
+            "headers.Host: a header that each request sets by itself",
+        ),
+        ("{webhook: 'http://h', every: 1m}", "notify.every: unknown key"),
+        ("'http://h'", "notify: expected a mapping, found"),
+    ] {
+        let line = violation(&with(text));
+        assert!(line.contains(expected) && !line.contains("secret"), "{line}");
+    }
 }
 
 #[test]

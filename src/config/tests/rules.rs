@@ -4,8 +4,8 @@ use secrecy::ExposeSecret;
 
 use super::*;
 use crate::config::pipeline::{
-    Checkpoint, CheckpointTopic, Columns, CreateTopics, DeadLetter, DeadLetterPlace, Delivery, Envelope, ErrorPolicy,
-    OnFenced, OversizedDeadLetter, Restart, Start,
+    Checkpoint, CheckpointTopic, Columns, CreateTopics, DeadLetterPlace, Delivery, Envelope, ErrorPolicy, OnFenced,
+    OversizedDeadLetter, Restart, Start,
 };
 use crate::position::Lsn;
 
@@ -80,10 +80,8 @@ fn defaults_are_those_of_the_contract() {
         [errors.invalid, errors.unroutable, errors.rejected],
         [ErrorPolicy::Halt; 3]
     );
-    assert_eq!(
-        (&pipeline.dead_letter, &pipeline.checkpoint),
-        (&None, &Checkpoint::File)
-    );
+    assert!(pipeline.dead_letter.is_none());
+    assert_eq!(pipeline.checkpoint, Checkpoint::File);
     assert_eq!(pipeline.transactional_id(), None);
     assert_eq!(
         pipeline.delivery,
@@ -219,14 +217,9 @@ spec:
         [errors.invalid, errors.unroutable, errors.rejected],
         [ErrorPolicy::Skip, ErrorPolicy::DeadLetter, ErrorPolicy::Halt]
     );
-    let (topic, oversized) = ("dead".to_owned(), OversizedDeadLetter::Stub);
-    assert_eq!(
-        pipeline.dead_letter,
-        Some(DeadLetter {
-            place: DeadLetterPlace::Topic(topic),
-            oversized
-        })
-    );
+    let dead_letter = pipeline.dead_letter.as_ref().unwrap();
+    assert_eq!(dead_letter.place, DeadLetterPlace::Topic("dead".to_owned()));
+    assert_eq!(dead_letter.oversized, OversizedDeadLetter::Stub);
     let topic = CheckpointTopic {
         name: "positions".to_owned(),
         replication_factor: 3,

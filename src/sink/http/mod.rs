@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Client;
-use reqwest::redirect::Policy;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
@@ -21,12 +20,12 @@ use tokio::time::{Instant, timeout};
 use tracing::Instrument;
 
 use crate::config;
+use crate::http_client::{self, HttpClientError};
 use crate::preflight::Finding;
 use crate::record::Record;
 use crate::relay::in_flight::{Acks, Seq};
 use crate::telemetry::error_chain;
 use crate::telemetry::status::PipelineStatus;
-use crate::tls::{self, TlsSetupError};
 
 use super::{SendError, SinkError};
 use answer::Rules;
@@ -44,15 +43,6 @@ pub struct HttpSinkParts {
     pub config: Arc<config::Http>,
 }
 
-/// What keeps the sink from being set up.
-#[derive(Debug, thiserror::Error)]
-pub enum HttpSinkError {
-    #[error("set up TLS of the sink")]
-    Tls(#[from] TlsSetupError),
-    #[error("set up the HTTP client")]
-    Client(#[from] reqwest::Error),
-}
-
 /// Sends to URLs of one server.
 #[derive(Debug)]
 pub struct HttpSink {
@@ -65,7 +55,7 @@ impl HttpSink {
     ///
     /// # Errors
     /// When a certificate or key cannot be used.
-    pub fn new(parts: &HttpSinkParts, acks: Acks, status: Arc<PipelineStatus>) -> Result<Self, HttpSinkError> {
+    pub fn new(parts: &HttpSinkParts, acks: Acks, status: Arc<PipelineStatus>) -> Result<Self, HttpClientError> {
         let config = &parts.config;
         status.sink_trouble(None);
         let one = Limits {
@@ -147,16 +137,12 @@ impl Drop for HttpSink {
     }
 }
 
-fn client(config: &config::Http) -> Result<Client, HttpSinkError> {
-    let tls = tls::client_config(&config.tls, tls::HTTP)?;
-    let client = Client::builder()
-        .tls_backend_preconfigured(Arc::unwrap_or_clone(tls))
-        .redirect(Policy::none())
+fn client(config: &config::Http) -> Result<Client, HttpClientError> {
+    let client = http_client::builder_with(&config.tls)?
         .retry(reqwest::retry::never())
         .connect_timeout(config.connect_timeout)
         .pool_idle_timeout(IDLE)
-        .pool_max_idle_per_host(config.concurrency)
-        .user_agent(concat!("tailpost/", env!("CARGO_PKG_VERSION")));
+        .pool_max_idle_per_host(config.concurrency);
     Ok(client.build()?)
 }
 

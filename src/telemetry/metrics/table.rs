@@ -44,6 +44,16 @@ pub const METRICS: &[Metric] = &[
         }),
     },
     Metric {
+        name: "dead_letter_notices",
+        unit: "requests",
+        labels: &["outcome"],
+        help: "Requests that tell the webhook of `dead_letter.notify` of dead letters: taken, or failed and told with the next",
+        reading: Reading::Counter(|_, s, add| {
+            add(&[("outcome", "taken")], s.totals.notices_taken)?;
+            add(&[("outcome", "failed")], s.totals.notices_failed)
+        }),
+    },
+    Metric {
         name: "events_processed",
         unit: "events",
         labels: &["processor"],

@@ -1,9 +1,12 @@
 //! `spec.errors` and `spec.dead_letter`.
 
+use std::time::Duration;
+
 use super::outbox::topic_name;
 use crate::config::file::delivery::HOUR;
-use crate::config::file::errors::LONGEST_RETENTION;
-use crate::config::schema::key::{Key, Takes, filled, tagged, variant, word};
+use crate::config::file::errors::{DEFAULT_NOTIFY_INTERVAL, LONGEST_RETENTION};
+use crate::config::quantity::show_duration;
+use crate::config::schema::key::{Key, Takes, filled, open, tagged, text, variant, word};
 
 pub(super) fn policies() -> Vec<Key> {
     let policy = |name, meaning| {
@@ -48,11 +51,38 @@ pub(super) fn dead_letter() -> Takes {
         .default_in_words("until they are purged by hand"),
         oversized(),
     ];
-    let config = |keys| vec![Key::new("config", Takes::Mapping(keys), "").required()];
+    let config = |keys| {
+        vec![
+            Key::new("config", Takes::Mapping(keys), "").required(),
+            Key::new(
+                "notify",
+                Takes::Mapping(notify()),
+                "[who is told](dead-letters.md#being-told-of-them) of them",
+            ),
+        ]
+    };
     tagged(
         "where they are parked",
         vec![variant(["kafka"], config(topic)), variant(["sqlite"], config(file))],
     )
+}
+
+fn notify() -> Vec<Key> {
+    vec![
+        Key::new(
+            "webhook",
+            text(),
+            "an `http` or `https` URL that gets them as JSON; better from the environment or a file",
+        )
+        .required(),
+        Key::new("headers", open("`{header: text}`", text()), "of each request"),
+        Key::new(
+            "interval",
+            Takes::Duration(Duration::from_secs(1)..=HOUR),
+            "the least time between two requests",
+        )
+        .default(show_duration(DEFAULT_NOTIFY_INTERVAL)),
+    ]
 }
 
 fn oversized() -> Key {
