@@ -128,6 +128,13 @@ impl Link {
     }
 }
 
+/// A ledger's line as it was before it was sealed.
+pub(super) fn without_end(line: &[u8]) -> &[u8] {
+    // Digits alone follow the last of these.
+    let end = memchr::memmem::rfind(line, SEQ_MEMBER);
+    line.get(..end.unwrap_or(line.len())).unwrap_or_default()
+}
+
 /// Splits a hash off the end, and the member's name before it. Digits in capitals are another line too.
 fn take_hash<'a>(text: &'a [u8], member: &[u8]) -> Option<(&'a [u8], Hash)> {
     let (before, digits) = text.split_at_checked(text.len().checked_sub(DIGITS)?)?;
@@ -155,6 +162,7 @@ mod tests {
         let hash = Hash::of(hashed.as_bytes());
         assert_eq!(text, format!("{hashed},\"hash\":\"{hash}\"}}\n"));
         assert_eq!(head, Head { seq: 1, hash });
+        assert_eq!(without_end(text.trim_end().as_bytes()), b"{\"a\":1");
         let link = Link::read(text.trim_end().as_bytes()).unwrap();
         assert_eq!((link.head, link.prev, link.computed), (head, Hash::NONE, hash));
     }

@@ -14,9 +14,10 @@
 //! So a line can come twice, never not at all; one that repeats an event which was settled before says so, as far as that is
 //! known (`furthest`).
 //!
-//! One thread writes for all sinks of a pipeline (`journal`). The relay gives it entries, and holds back the progress that they
+//! One thread writes for all sinks of a pipeline (`writer`). The relay gives it entries (`journal`), and holds back the progress that they
 //! belong to until they are written. The chain of lines (`chain`) is verified without any of this (`verify`).
 
+mod book;
 mod chain;
 mod dispatches;
 mod entry;
@@ -26,6 +27,7 @@ mod journal;
 mod ledger;
 mod prepared;
 mod verify;
+mod writer;
 
 pub(crate) use chain::LINK_NAMES;
 pub use chain::{Hash, Head};

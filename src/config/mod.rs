@@ -119,7 +119,8 @@ fn parse(path: &Path, text: &str) -> Result<document::Node, ConfigError> {
 ///
 /// # Errors
 /// Every violation of every file; a folder without a file; two files with one `metadata.name`; two with one server id for
-/// one MySQL server, which would let each in only by throwing the other out; two with one transactional id for one Kafka.
+/// one MySQL server, which would let each in only by throwing the other out; two with one transactional id for one Kafka; two
+/// with one audit ledger.
 pub fn load_all(paths: &[PathBuf], environment: &impl Environment) -> Result<Vec<Loaded>, ConfigErrors> {
     let mut loaded = Vec::new();
     let mut errors = Vec::new();
@@ -139,6 +140,7 @@ pub fn load_all(paths: &[PathBuf], environment: &impl Environment) -> Result<Vec
     errors.extend(same_names(&loaded));
     errors.extend(same_server_ids(&loaded));
     errors.extend(same_transactional_ids(&loaded));
+    errors.extend(same_ledgers(&loaded));
     if errors.is_empty() {
         Ok(loaded)
     } else {
@@ -206,6 +208,26 @@ fn same_transactional_ids(loaded: &[Loaded]) -> Vec<ConfigError> {
         }
         for broker in brokers.split(',') {
             first.entry((broker, id)).or_insert(&file.path);
+        }
+    }
+    errors
+}
+
+/// A ledger is one pipeline's: the other would wait for ever.
+fn same_ledgers(loaded: &[Loaded]) -> Vec<ConfigError> {
+    let mut first: HashMap<&Path, &Path> = HashMap::new();
+    let mut errors = Vec::new();
+    for file in loaded {
+        let Some(audit) = &file.pipeline.audit else { continue };
+        if let Some(other) = first.get(audit.path.as_path()) {
+            let message = format!(
+                "`{}` is the ledger of the pipeline in `{}` too: expected a file of its own",
+                audit.path.display(),
+                other.display()
+            );
+            errors.push(file.error(None, "spec.audit.path", Problem::Refused { message }));
+        } else {
+            first.insert(&audit.path, &file.path);
         }
     }
     errors

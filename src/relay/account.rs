@@ -31,6 +31,8 @@ pub(super) struct Account {
     waiting: VecDeque<(u64, Progress)>,
     /// Commits whose lines were given to be prepared.
     prepared: u64,
+    /// Whether the last of those can have lines that are not surely on the disk.
+    is_open: bool,
 }
 
 /// An event that is in flight.
@@ -95,6 +97,7 @@ impl Account {
             given: 0,
             waiting: VecDeque::new(),
             prepared: 0,
+            is_open: false,
         }
     }
 
@@ -219,7 +222,15 @@ impl Account {
 
     /// The progress whose entries are written.
     pub(super) fn take_written(&mut self) -> Progress {
-        let written = self.port.written();
+        self.take_until(self.port.written())
+    }
+
+    /// All of it. What was committed does not come again, and its lines are written down beside the ledger.
+    pub(super) fn take_committed(&mut self) -> Progress {
+        self.take_until(u64::MAX)
+    }
+
+    fn take_until(&mut self, written: u64) -> Progress {
         let mut progress = Progress::default();
         while self.waiting.front().is_some_and(|(until, _)| *until <= written) {
             let Some((_, next)) = self.waiting.pop_front() else {
@@ -233,9 +244,11 @@ impl Account {
     /// Has the lines written down of all that was sent, beside the ledger, before it is committed with this position. False:
     /// there is no need.
     pub(super) fn prepare(&mut self, position: &Position) -> bool {
-        if !self.port.prepares() || self.drafts.is_empty() {
+        // Also without lines: those of the commit before must be on the disk, since its position is found no more behind this.
+        if !self.port.prepares() || (self.drafts.is_empty() && !self.is_open) {
             return false;
         }
+        self.is_open = !self.drafts.is_empty();
         let now = SystemTime::now();
         let entries = self.drafts.iter_mut().map(|draft| {
             stamp(&mut draft.entry, now);

@@ -400,6 +400,10 @@ impl<S: Sink> Relay<S> {
                 }
             }
         };
+        if let (Some(account), Some(_)) = (&mut self.account, &self.uncommitted) {
+            let progress = account.take_committed();
+            self.status.settled(&progress);
+        }
         self.status.rests(true);
         // At once: a sink that goes on behind a failure could let later records overtake.
         if let Err(error) = self.sink.close(Instant::now()).await {

@@ -83,7 +83,10 @@ fn what_a_ledger_cannot_be_is_refused() {
             "audit: {path: a, fields: {x: '${a'}}",
             "audit.fields.x: `${` without a closing",
         ),
-        ("dispatches: {type: otlp}", "dispatches.type: "),
+        (
+            "dispatches: {type: otlp, config: {path: a}}",
+            "dispatches.type: expected `file` or `stdout`",
+        ),
         ("dispatches: {type: file}", "dispatches.config: missing key"),
         (
             "dispatches: {type: file, config: {}}",

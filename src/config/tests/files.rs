@@ -126,6 +126,29 @@ fn two_files_with_one_transactional_id_for_one_kafka_are_refused() {
 }
 
 #[test]
+fn two_files_with_one_audit_ledger_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, ledger: &str| {
+        let text =
+            spec_with(&format!("audit: {{path: {ledger}}}")).replace("name: order-events", &format!("name: {name}"));
+        let path = folder.path().join(format!("{name}.yaml"));
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let first = write("a", "a.jsonl");
+    write("b", "b.jsonl");
+    load_all(&[folder.path().to_owned()], &environment()).unwrap();
+    let second = write("c", "a.jsonl");
+    let errors = load_all(&[folder.path().to_owned()], &environment()).unwrap_err();
+    let expected = format!(
+        "{}: spec.audit.path: `a.jsonl` is the ledger of the pipeline in `{}` too: expected a file of its own",
+        second.display(),
+        first.display()
+    );
+    assert_eq!(errors.to_string(), expected);
+}
+
+#[test]
 fn what_is_no_text_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.yaml");

@@ -208,3 +208,31 @@ async fn a_commit_begins_when_its_lines_are_written_down_beside() {
     audited.bench.batches.take();
     audited.bench.relay.await.unwrap();
 }
+
+#[tokio::test]
+async fn what_is_committed_counts_though_its_sink_fails_before_its_lines_are_written() {
+    let committing = Script {
+        commits: true,
+        ..Script::default()
+    };
+    let full = |folder: &Path| std::os::unix::fs::symlink("/dev/full", folder.join("l.jsonl")).unwrap();
+    let audited = Audited::start(committing, full);
+    audited.bench.give(batch(1..=2, None)).await;
+    let script = Arc::clone(&audited.bench.sink.0);
+    until(|| !script.lock().unwrap().committing.is_empty()).await;
+    (0..3).for_each(|seq| audited.bench.acks.acked(Seq(seq)));
+    audited.bench.acks.committed_through(Seq(2));
+    let status = Arc::clone(&audited.bench.status);
+    status.enter(State::Streaming);
+    until(|| status.snapshot().ready.is_err()).await;
+    assert_eq!(status.snapshot().totals.published, 0);
+    audited.bench.acks.broken(refused(DeliveryErrorKind::Unavailable));
+    script.lock().unwrap().ready.push_back(Ok(()));
+    assert!(matches!(audited.bench.relay.await.unwrap(), End::SinkFailed { .. }));
+    assert_eq!(status.snapshot().totals.published, 2);
+    let (_, position) = script.lock().unwrap().committing[0].clone();
+    fs::remove_file(audited.folder.path().join("l.jsonl")).unwrap();
+    audited.journal.recover("k", Some(&position)).await;
+    let text = fs::read_to_string(audited.folder.path().join("l.jsonl")).unwrap();
+    assert_eq!(text.lines().count(), 2, "{text}");
+}
