@@ -112,12 +112,17 @@ struct Bench {
 }
 
 fn pipeline(errors: &str) -> Pipeline {
+    pipeline_with(errors, "")
+}
+
+/// `more`: keys of its `spec`, each behind a comma.
+fn pipeline_with(errors: &str, more: &str) -> Pipeline {
     let text = format!(
         "{{apiVersion: tailpost/v1, kind: Pipeline, metadata: {{name: p}}, spec: {{\
          source: {{type: postgres, config: {{id: s, dsn: 'postgres://u@h/d', slot: s, publication: p, outbox: {{prefixes: [o]}}}}}}, \
          processors: [{{type: outbox, default_topic: t, raw_payload: true}}], \
          sinks: [{{type: kafka, config: {{id: k, brokers: 'h:1'}}}}], \
-         errors: {{{errors}}}, delivery: {{drain_timeout: 5s}}}}}}"
+         errors: {{{errors}}}, delivery: {{drain_timeout: 5s}}{more}}}}}"
     );
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("p.yaml");

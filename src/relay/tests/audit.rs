@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::audit::{Journal, Verifier};
-use crate::config::{Audit, AuditNames};
 
 /// A relay whose events have lines in a ledger.
 struct Audited {
@@ -19,16 +18,7 @@ impl Audited {
     fn start(script: Script, prepare: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         prepare(folder.path());
-        let pipeline = Pipeline {
-            audit: Some(Audit {
-                path: PathBuf::from("l.jsonl"),
-                fields: Vec::new(),
-                names: AuditNames::default(),
-                max_size: u64::MAX,
-                keep: None,
-            }),
-            ..pipeline("invalid: skip")
-        };
+        let pipeline = pipeline_with("invalid: skip", ", audit: {path: l.jsonl}");
         let status = PipelineStatus::new(&pipeline);
         let journal = Journal::start(&pipeline, folder.path(), &status);
         let bench = start_with(&pipeline, &journal, status, 0, None, script);
@@ -80,6 +70,24 @@ async fn until(what: impl Fn() -> bool) {
         }
     };
     tokio::time::timeout(Duration::from_secs(60), waited).await.unwrap();
+}
+
+/// What is kept of an event beside its record.
+fn about(pipeline: &Pipeline) -> Option<Box<crate::record::About>> {
+    match Chain::new(pipeline).process(event(1, true)) {
+        Ok(Outcome::Publish(record)) => record.about,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn where_nothing_is_written_down_nothing_is_kept_of_an_event() {
+    assert_eq!(about(&pipeline("")), None);
+    let kept = about(&pipeline_with("", ", dispatches: {type: stdout}")).unwrap();
+    assert_eq!((kept.event_type, kept.audited), (None, Vec::new()));
+    let fields = ", audit: {path: l, fields: {id: '${aggregate_id}', absent: '${absent}'}}";
+    let kept = about(&pipeline_with("", fields)).unwrap();
+    assert_eq!(kept.audited, [Some("1".to_owned()), None]);
 }
 
 #[tokio::test]
