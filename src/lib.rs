@@ -32,6 +32,7 @@ pub mod processor;
 pub mod record;
 pub mod relay;
 pub mod row;
+mod schema_registry;
 pub mod sink;
 pub mod skip;
 pub mod source;

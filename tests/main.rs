@@ -71,6 +71,7 @@ mod refusal;
 mod resume;
 mod resume_postgres;
 mod rows;
+mod schema_registry;
 mod several_sinks;
 mod shutdown;
 mod slot;

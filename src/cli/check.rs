@@ -8,7 +8,7 @@ use clap::Args;
 use crate::config;
 use crate::preflight::{Finding, Verdict};
 use crate::telemetry::logs::{self, LogFormat};
-use crate::{sink, source};
+use crate::{schema_registry, sink, source};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArguments {
@@ -49,5 +49,6 @@ async fn findings(pipeline: &config::Pipeline) -> Vec<Finding> {
         config::Source::Mysql(mysql) => source::mysql::preflight(mysql).await,
     };
     findings.extend(sink::preflight(pipeline).await);
+    findings.extend(schema_registry::preflight(pipeline).await);
     findings
 }

@@ -45,8 +45,8 @@ pub use pipeline::{
     Columns, CommitPolicy, CreateTopics, DeadLetter, DeadLetterPlace, DebeziumSchema, Delivery, Dispatches, Envelope,
     ErrorPolicies, ErrorPolicy, File, Filter, FurtherSink, GtidStart, HeaderNames, Http, HttpAuth, HttpBatch, Kafka,
     KeyAs, LetterFile, Method, Mysql, MysqlStart, Notify, OnFenced, OnMissing, OnNull, OnUpdate, Ordering, Outbox,
-    OutboxSelection, OversizedDeadLetter, PayloadAs, Pipeline, Postgres, Processor, Restart, Retry, Sink, Source, Ssl,
-    SslMode, Start, StatusSet, Stdout, TopicRule,
+    OutboxSelection, OversizedDeadLetter, PayloadAs, Pipeline, Postgres, Processor, Restart, Retry, SchemaRegistry,
+    Sink, Source, Ssl, SslMode, Start, StatusSet, Stdout, TopicRule,
 };
 pub use route::{Rewrite, Route};
 pub use schema::json_schema;

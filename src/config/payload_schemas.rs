@@ -14,7 +14,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 /// A schema is a few kilobytes; anything larger is the wrong file, or one that never ends.
-const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
+pub(crate) const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Compiled schemas by event type and version. Clones share them.
 #[derive(Clone, Default)]
@@ -117,13 +117,13 @@ impl PayloadSchemas {
         Ok(())
     }
 
-    pub fn find(&self, event_type: &str, version: &str) -> Option<&Validator> {
-        self.by_type.get(event_type)?.get(version).map(Arc::as_ref)
+    pub fn find(&self, event_type: &str, version: &str) -> Option<&Arc<Validator>> {
+        self.by_type.get(event_type)?.get(version)
     }
 }
 
 /// What is wrong may be shown: a schema is no secret. But it can be long.
-fn not_a_schema(err: &ValidationError<'_>) -> SchemaFault {
+pub(crate) fn not_a_schema(err: &ValidationError<'_>) -> SchemaFault {
     const MAX_CHARACTERS: usize = 300;
     let place = match err.instance_path().as_str() {
         "" => String::new(),
@@ -156,10 +156,10 @@ fn schema_name(file: &Path) -> Option<&str> {
 
 fn read_bytes(file: &Path) -> Result<Vec<u8>, SchemaFault> {
     let mut bytes = Vec::new();
-    let read = fs::File::open(file).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes));
+    let read = fs::File::open(file).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
     match read {
         Err(err) => Err(SchemaFault::Unreadable(err.kind())),
-        Ok(_) if bytes.len() as u64 > MAX_FILE_BYTES => Err(SchemaFault::TooLarge),
+        Ok(_) if bytes.len() as u64 > MAX_BYTES => Err(SchemaFault::TooLarge),
         Ok(_) => Ok(bytes),
     }
 }

@@ -13,6 +13,7 @@ mod validate;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use audit::{Audit, AuditNames, Dispatches};
@@ -29,7 +30,7 @@ pub use sink::{
     BatchForm, Body, CommitPolicy, CreateTopics, File, FurtherSink, Http, HttpAuth, HttpBatch, Kafka, Method, OnFenced,
     Ordering, Retry, Sink, StatusSet, Stdout,
 };
-pub use validate::{OnMissingSchema, Requirement, Schemas, Validate};
+pub use validate::{OnMissingSchema, Requirement, SchemaPlace, SchemaRegistry, Schemas, Validate};
 
 use super::dsn::{MysqlDsn, PostgresDsn};
 use super::pattern::{NamePattern, PrefixPattern};
@@ -76,6 +77,17 @@ impl Pipeline {
             sink: sink.clone(),
             further_sinks: Vec::new(),
             ..self.clone()
+        })
+    }
+
+    /// The registries that have schemas of its payloads.
+    pub fn schema_registries(&self) -> impl Iterator<Item = &Arc<SchemaRegistry>> {
+        self.processors.iter().filter_map(|processor| match processor {
+            Processor::Validate(validate) => match &validate.schemas.as_ref()?.place {
+                SchemaPlace::Registry(registry) => Some(registry),
+                SchemaPlace::Folder(_) => None,
+            },
+            Processor::Outbox(_) | Processor::Filter(_) | Processor::Mask(_) => None,
         })
     }
 

@@ -185,8 +185,10 @@ pub enum Problem {
     #[error("`{path}` cannot be masked: {place} is no JSON; expected JSON, or no rule for what is inside")]
     MaskedNotJson { path: String, place: &'static str },
 
-    #[error("there is no schema of version `{version}` for {event_type}: expected one, or `on_missing_schema: allow`")]
-    NoSchema { event_type: String, version: String },
+    #[error("there is no schema of version `{version}` for {event}: expected one, or `on_missing_schema: allow`")]
+    NoSchema { event: String, version: String },
+    #[error("its schema `{schema}` in the registry cannot be used: it {fault}")]
+    SchemaUnusable { schema: String, fault: String },
     #[error("the payload does not match its schema `{schema}`: {faults}")]
     SchemaViolated { schema: String, faults: String },
     #[error("`{field}` cannot be read as a payload of JSON: {fault}")]
@@ -226,6 +228,7 @@ impl Problem {
             Self::StrictFields { .. }
             | Self::StrictTopic { .. }
             | Self::NoSchema { .. }
+            | Self::SchemaUnusable { .. }
             | Self::SchemaViolated { .. }
             | Self::PayloadUnreadable { .. }
             | Self::PayloadLacks { .. }
@@ -237,6 +240,14 @@ impl Problem {
             other => other.kind().label(),
         };
         (reason, detail)
+    }
+
+    /// Whether another schema could let the event pass.
+    pub(super) fn is_by_schema(&self) -> bool {
+        matches!(
+            self,
+            Self::NoSchema { .. } | Self::SchemaUnusable { .. } | Self::SchemaViolated { .. }
+        )
     }
 
     pub fn kind(&self) -> ErrorKind {
@@ -255,6 +266,7 @@ impl Problem {
             | Self::Unmaskable { .. }
             | Self::MaskedNotJson { .. }
             | Self::NoSchema { .. }
+            | Self::SchemaUnusable { .. }
             | Self::SchemaViolated { .. }
             | Self::PayloadUnreadable { .. }
             | Self::PayloadLacks { .. }

@@ -31,10 +31,12 @@ pub use error::{ErrorKind, Outline, Problem, ProcessError};
 pub(crate) use json::is_value as is_json_text;
 pub use outbox::Outbox;
 
+use crate::config::SchemaRegistry;
 use crate::config::pipeline::{self, Pipeline};
 use crate::config::template::Template;
 use crate::event::{Change, ChangeEvent, Selection};
 use crate::record::Record;
+use crate::schema_registry::{Answer, Question};
 use crate::skip::SkipReason;
 use envelope::Envelope;
 use filter::Filter;
@@ -58,6 +60,8 @@ pub enum Step {
     Done(Outcome),
     /// Left it for the next.
     Pass(ChangeEvent),
+    /// Needs a schema first, and is to be given it again then.
+    Wait(ChangeEvent),
 }
 
 /// What an event became.
@@ -65,6 +69,8 @@ pub enum Step {
 pub enum Outcome {
     Publish(Record),
     Skip(SkipReason),
+    /// Nothing yet: its schema is to be fetched, and no other event is processed before it.
+    Wait,
 }
 
 /// A pipeline's processors, and the sink's own wishes behind them.
@@ -72,6 +78,8 @@ pub enum Outcome {
 pub struct Chain {
     links: Vec<Link>,
     tables: TableEvents,
+    /// An event that waits for a schema, before this link.
+    waiting: Option<(usize, ChangeEvent)>,
 }
 
 /// A processor of any type.
@@ -197,6 +205,7 @@ impl Chain {
         Self {
             links: links.collect(),
             tables: TableEvents::new(source_id, wishes, envelope),
+            waiting: None,
         }
     }
 
@@ -209,11 +218,71 @@ impl Chain {
     ///
     /// # Errors
     /// No record can be made of this event; the next can be processed all the same.
-    pub fn process(&mut self, mut event: ChangeEvent) -> Result<Outcome, ProcessError> {
-        for index in 0..self.links.len() {
+    pub fn process(&mut self, event: ChangeEvent) -> Result<Outcome, ProcessError> {
+        self.process_from(0, event)
+    }
+
+    /// The event that waits for a schema.
+    pub(crate) fn waiting(&self) -> Option<&ChangeEvent> {
+        self.waiting.as_ref().map(|(_, event)| event)
+    }
+
+    /// What it waits for; none: it was answered, and the event can go on.
+    pub(crate) fn question(&self) -> Option<&Question> {
+        let (index, _) = self.waiting.as_ref()?;
+        match self.links.get(*index)? {
+            Link::Validate(validate) => validate.question(),
+            Link::Outbox(_) | Link::Filter(_) | Link::Mask(_) => None,
+        }
+    }
+
+    /// Answers that question.
+    pub(crate) fn answer(&mut self, answer: Answer) {
+        if let Some((index, _)) = self.waiting
+            && let Some(Link::Validate(validate)) = self.links.get_mut(index)
+        {
+            validate.answer(answer);
+        }
+    }
+
+    /// Goes on with the event that waits, as [`Chain::process`] does. None: there is none.
+    pub(crate) fn go_on(&mut self) -> Option<Result<Outcome, ProcessError>> {
+        let (index, event) = self.waiting.take()?;
+        Some(self.process_from(index, event))
+    }
+
+    /// Lets go of it.
+    pub(crate) fn let_go(&mut self) {
+        self.waiting = None;
+    }
+
+    /// Where schemas are fetched from.
+    pub(crate) fn schema_registries(&self) -> Vec<Arc<SchemaRegistry>> {
+        let registries = self.links.iter().filter_map(|link| match link {
+            Link::Validate(validate) => validate.registry(),
+            Link::Outbox(_) | Link::Filter(_) | Link::Mask(_) => None,
+        });
+        registries.cloned().collect()
+    }
+
+    /// Answers that can change are to be asked for again.
+    pub(crate) fn age_schemas(&mut self) {
+        for link in &mut self.links {
+            if let Link::Validate(validate) = link {
+                validate.age_schemas();
+            }
+        }
+    }
+
+    fn process_from(&mut self, first: usize, mut event: ChangeEvent) -> Result<Outcome, ProcessError> {
+        for index in first..self.links.len() {
             match self.links[index].process(event) {
                 Ok(Step::Done(outcome)) => return Ok(outcome),
                 Ok(Step::Pass(passed)) => event = passed,
+                Ok(Step::Wait(event)) => {
+                    self.waiting = Some((index, event));
+                    return Ok(Outcome::Wait);
+                }
                 Err(error) => return Err(self.outlined(error, index)),
             }
         }

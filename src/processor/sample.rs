@@ -183,7 +183,7 @@ pub(super) fn outbox_row(cells: &[(&str, ColumnKind, Value)]) -> ChangeEvent {
 pub(super) fn published(outcome: Result<Outcome, ProcessError>) -> Record {
     match outcome.expect("a record") {
         Outcome::Publish(record) => record,
-        Outcome::Skip(reason) => panic!("skipped: {reason:?}"),
+        other => panic!("no record: {other:?}"),
     }
 }
 

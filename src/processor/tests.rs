@@ -54,7 +54,7 @@ fn other_changes_of_outbox_rows_are_skipped_and_counted() {
                 .unwrap()
             {
                 Outcome::Skip(reason) => assert_eq!(reason.label(), label),
-                Outcome::Publish(record) => panic!("{record:?}"),
+                outcome => panic!("{outcome:?}"),
             }
         }
     }

@@ -8,6 +8,7 @@
 //! - What is said of a payload names places in it and in its schema, never a value.
 
 mod faults;
+mod registry;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,11 +20,14 @@ use super::error::{Outline, Problem};
 use super::field::{Field, FieldPath, Fields, Names, Text};
 use super::subject::Subject;
 use super::{ProcessError, Processor, Step};
+use crate::config::SchemaRegistry;
 use crate::config::path::{self, EventPath};
 use crate::config::pattern::{OutboxPattern, PrefixPattern};
 use crate::config::payload_schemas::PayloadSchemas;
-use crate::config::pipeline::{self, OnMissingSchema};
+use crate::config::pipeline::{self, OnMissingSchema, SchemaPlace};
 use crate::event::{ChangeEvent, Operation};
+use crate::schema_registry::{Answer, Fetched, Question, SchemaId, Version};
+use registry::RegistrySchemas;
 
 /// A processor of type `validate`.
 #[derive(Debug)]
@@ -50,16 +54,57 @@ struct Demands {
 
 #[derive(Debug)]
 struct Schemas {
-    known: PayloadSchemas,
+    place: Place,
     version: Option<FieldPath>,
     default_version: String,
     on_missing: OnMissingSchema,
 }
 
+#[derive(Debug)]
+enum Place {
+    Folder(PayloadSchemas),
+    Registry(Box<RegistrySchemas>),
+}
+
 /// An event's own.
-struct Schema<'s> {
-    version: Cow<'s, str>,
-    validator: &'s Validator,
+enum Schema<'s> {
+    OfFolder {
+        version: Cow<'s, str>,
+        validator: &'s Validator,
+    },
+    OfRegistry {
+        subject: String,
+        fetched: Arc<Fetched>,
+    },
+}
+
+impl Schema<'_> {
+    fn validator(&self) -> &Validator {
+        match self {
+            Self::OfFolder { validator, .. } => validator,
+            Self::OfRegistry { fetched, .. } => &fetched.validator,
+        }
+    }
+
+    fn name(&self, event_type: Option<&str>) -> String {
+        match self {
+            Self::OfFolder { version, .. } => format!("{}/{version}", event_type.unwrap_or_default()),
+            Self::OfRegistry { subject, fetched } => format!("{}/{}", faults::cut(subject), fetched.version),
+        }
+    }
+}
+
+/// Why an event does not pass.
+enum Stop {
+    Refused(Problem),
+    /// Its schema is to be fetched first.
+    Waits,
+}
+
+impl From<Problem> for Stop {
+    fn from(problem: Problem) -> Self {
+        Self::Refused(problem)
+    }
 }
 
 #[derive(Debug)]
@@ -80,14 +125,19 @@ impl Requirement {
 impl Validate {
     pub(super) fn new(config: &pipeline::Validate) -> Self {
         let mut names = Names::default();
-        let mut path = |path: &Vec<String>| names.path(path);
-        let fields = config.require_fields.iter();
         let schemas = config.schemas.as_ref().map(|schemas| Schemas {
-            known: schemas.known.clone(),
-            version: schemas.version.as_ref().map(&mut path),
+            place: match &schemas.place {
+                SchemaPlace::Folder(known) => Place::Folder(known.clone()),
+                SchemaPlace::Registry(registry) => {
+                    Place::Registry(Box::new(RegistrySchemas::new(registry, &mut names)))
+                }
+            },
+            version: schemas.version.as_ref().map(|path| names.path(path)),
             default_version: schemas.default_version.clone(),
             on_missing: schemas.on_missing,
         });
+        let mut path = |path: &Vec<String>| names.path(path);
+        let fields = config.require_fields.iter();
         let require = config.require.iter().map(|requirement| Requirement {
             event_types: requirement.event_types.clone(),
             paths: requirement.paths.clone(),
@@ -113,7 +163,29 @@ impl Validate {
         (Arc::clone(&self.id), std::mem::take(&mut self.refused))
     }
 
-    fn check(&mut self, event: &ChangeEvent) -> Result<(), Problem> {
+    pub(super) fn registry(&self) -> Option<&Arc<SchemaRegistry>> {
+        Some(self.demands.registry()?.registry())
+    }
+
+    /// What an event waits for, which this is to be given again when it has the answer.
+    pub(super) fn question(&self) -> Option<&Question> {
+        self.demands.registry()?.question()
+    }
+
+    pub(super) fn answer(&mut self, answer: Answer) {
+        if let Some(registry) = self.demands.registry_mut() {
+            registry.answer(answer);
+        }
+    }
+
+    /// Schemas that can change are to be asked for again.
+    pub(super) fn age_schemas(&mut self) {
+        if let Some(registry) = self.demands.registry_mut() {
+            registry.age();
+        }
+    }
+
+    fn check(&mut self, event: &ChangeEvent) -> Result<(), Stop> {
         let Some(subject) = Subject::of(event) else {
             return Ok(());
         };
@@ -140,39 +212,76 @@ impl Validate {
 }
 
 impl Demands {
-    fn check(&self, fields: &Fields<'_>, payload: Field<'_>) -> Result<(), Problem> {
+    fn registry(&self) -> Option<&RegistrySchemas> {
+        match &self.schemas.as_ref()?.place {
+            Place::Folder(_) => None,
+            Place::Registry(registry) => Some(registry),
+        }
+    }
+
+    fn registry_mut(&mut self) -> Option<&mut RegistrySchemas> {
+        match &mut self.schemas.as_mut()?.place {
+            Place::Folder(_) => None,
+            Place::Registry(registry) => Some(registry),
+        }
+    }
+
+    fn check(&mut self, fields: &Fields<'_>, payload: Field<'_>) -> Result<(), Stop> {
+        let checked = self.check_all(fields, payload);
+        let Some(registry) = self.registry_mut() else {
+            return checked;
+        };
+        match checked {
+            Err(Stop::Refused(problem)) if problem.is_by_schema() && registry.doubt() => Err(Stop::Waits),
+            Err(Stop::Waits) => Err(Stop::Waits),
+            checked => {
+                registry.is_done();
+                checked
+            }
+        }
+    }
+
+    fn check_all(&mut self, fields: &Fields<'_>, payload: Field<'_>) -> Result<(), Stop> {
         self.check_fields(fields)?;
         if self.schemas.is_none() && self.require.is_empty() {
             return Ok(());
         }
-        let version = self.schemas.as_ref().and_then(|schemas| schemas.version.as_ref());
-        let mut needed = [&self.event_type, &self.payload].into_iter().chain(version);
-        if needed.any(|path| fields.is_withheld(path)) {
+        if self.is_withheld(fields) {
             return Ok(());
         }
         let event_type = field_text(fields, &self.event_type);
         let event_type = event_type.as_deref();
-        let schema = self.schema(fields, event_type)?;
+        let schema = match &mut self.schemas {
+            Some(schemas) => schemas.of_event(fields, event_type)?,
+            None => None,
+        };
         let require = self.require.iter().filter(|requirement| requirement.is_for(event_type));
         let required: Vec<&EventPath> = require.flat_map(|requirement| &requirement.paths).collect();
         if schema.is_none() && required.is_empty() {
             return Ok(());
         }
-        let value = self.value(payload)?;
+        let value = value(payload, &self.payload_name)?;
         let missing = required.iter().filter(|path| lacks(&value, path.steps()));
         let missing: Vec<String> = missing.map(|path| format!("`{path}`")).collect();
         if !missing.is_empty() {
-            return Err(Problem::PayloadLacks {
-                paths: missing.join(", "),
-            });
+            let paths = missing.join(", ");
+            return Err(Problem::PayloadLacks { paths }.into());
         }
         match schema {
-            Some(Schema { version, validator }) if !validator.is_valid(&value) => Err(Problem::SchemaViolated {
-                schema: format!("{}/{version}", event_type.unwrap_or_default()),
-                faults: faults::in_words(validator.iter_errors(&value)),
-            }),
+            Some(schema) if !schema.validator().is_valid(&value) => Err(Stop::Refused(Problem::SchemaViolated {
+                schema: schema.name(event_type),
+                faults: faults::in_words(schema.validator().iter_errors(&value)),
+            })),
             _ => Ok(()),
         }
+    }
+
+    /// Whether the log does not hold what a payload is checked by.
+    fn is_withheld(&self, fields: &Fields<'_>) -> bool {
+        let version = self.schemas.as_ref().and_then(|schemas| schemas.version.as_ref());
+        let of_subject = self.registry().map_or(&[][..], RegistrySchemas::fields);
+        let needed = [&self.event_type, &self.payload].into_iter().chain(version);
+        needed.chain(of_subject).any(|path| fields.is_withheld(path))
     }
 
     fn check_fields(&self, fields: &Fields<'_>) -> Result<(), Problem> {
@@ -189,37 +298,65 @@ impl Demands {
             }),
         }
     }
+}
 
+impl Schemas {
     /// The schema of an event. None: it need not match any.
-    fn schema<'s>(&'s self, fields: &Fields<'s>, event_type: Option<&str>) -> Result<Option<Schema<'s>>, Problem> {
-        let Some(schemas) = &self.schemas else {
-            return Ok(None);
-        };
-        let version = schemas.version.as_ref().and_then(|path| field_text(fields, path));
-        let version = version.unwrap_or(Cow::Borrowed(&schemas.default_version));
-        let found = event_type.and_then(|event_type| schemas.known.find(event_type, &version));
-        match (found, schemas.on_missing) {
-            (Some(validator), _) => Ok(Some(Schema { version, validator })),
-            (None, OnMissingSchema::Allow) => Ok(None),
-            (None, OnMissingSchema::Reject) => Err(Problem::NoSchema {
-                event_type: event_type.map_or_else(|| "an event without a type".to_owned(), faults::named),
+    fn of_event<'s>(&'s mut self, fields: &Fields<'s>, event_type: Option<&str>) -> Result<Option<Schema<'s>>, Stop> {
+        let version = self.version.as_ref().and_then(|path| field_text(fields, path));
+        let version = version.unwrap_or(Cow::Borrowed(&self.default_version));
+        let missing = |event: String| match self.on_missing {
+            OnMissingSchema::Allow => Ok(None),
+            OnMissingSchema::Reject => Err(Stop::Refused(Problem::NoSchema {
+                event,
                 version: faults::cut(&version),
-            }),
-        }
-    }
-
-    fn value(&self, payload: Field<'_>) -> Result<Value, Problem> {
-        let unreadable = |fault: String| Problem::PayloadUnreadable {
-            field: self.payload_name.clone(),
-            fault,
+            })),
         };
-        if payload == Field::Missing {
-            return Err(unreadable("there is no such field".to_owned()));
+        let registry = match &mut self.place {
+            Place::Folder(known) => {
+                let found = event_type.and_then(|event_type| known.find(event_type, &version));
+                return match found {
+                    Some(validator) => Ok(Some(Schema::OfFolder { version, validator })),
+                    None => missing(event_type.map_or_else(|| "an event without a type".to_owned(), faults::named)),
+                };
+            }
+            Place::Registry(registry) => registry,
+        };
+        let subject = match registry.subject(fields, event_type) {
+            Ok(subject) => subject,
+            Err(lack) => return missing(lack),
+        };
+        let of_subject = |subject: &str| format!("subject {}", faults::named(subject));
+        let Some(number) = Version::parse(&version) else {
+            return missing(of_subject(&subject));
+        };
+        let id = SchemaId {
+            subject: subject.clone(),
+            version: number,
+        };
+        match registry.find(id) {
+            None | Some(Answer::Unchanged) => Err(Stop::Waits),
+            Some(Answer::Schema(fetched)) => Ok(Some(Schema::OfRegistry { subject, fetched })),
+            Some(Answer::Missing) => missing(of_subject(&subject)),
+            Some(Answer::Unusable(fault)) => Err(Stop::Refused(Problem::SchemaUnusable {
+                schema: format!("{}/{number}", faults::cut(&subject)),
+                fault,
+            })),
         }
-        let text = payload.written().map_err(|fault| unreadable(fault.to_string()))?;
-        let Some((text, _)) = text else { return Ok(Value::Null) };
-        serde_json::from_str(text).map_err(|err| unreadable(faults::of_reading(&err)))
     }
+}
+
+fn value(payload: Field<'_>, name: &str) -> Result<Value, Problem> {
+    let unreadable = |fault: String| Problem::PayloadUnreadable {
+        field: name.to_owned(),
+        fault,
+    };
+    if payload == Field::Missing {
+        return Err(unreadable("there is no such field".to_owned()));
+    }
+    let text = payload.written().map_err(|fault| unreadable(fault.to_string()))?;
+    let Some((text, _)) = text else { return Ok(Value::Null) };
+    serde_json::from_str(text).map_err(|err| unreadable(faults::of_reading(&err)))
 }
 
 /// A field's text. None: it has none.
@@ -250,7 +387,8 @@ impl Processor for Validate {
     fn process(&mut self, event: ChangeEvent) -> Result<Step, ProcessError> {
         match self.check(&event) {
             Ok(()) => Ok(Step::Pass(event)),
-            Err(problem) => {
+            Err(Stop::Waits) => Ok(Step::Wait(event)),
+            Err(Stop::Refused(problem)) => {
                 self.refused += 1;
                 Err(ProcessError::new(event, problem, Outline::default()))
             }

@@ -36,6 +36,7 @@ use crate::pause::until;
 use crate::position::{EventPosition, Position};
 use crate::processor::{Chain, DeadLetters, Outcome};
 use crate::record::Record;
+use crate::schema_registry::Lookups;
 use crate::sink::kafka::QUEUE_OVERHEAD;
 use crate::sink::{DeliveryError, DeliveryErrorKind, SendError, Sink, SinkError};
 use crate::skip::SkipCounts;
@@ -162,6 +163,8 @@ pub struct Relay<S> {
     leads: bool,
     /// Where events in flight stand, of a sink that refuses them one by one.
     origins: Option<Origins>,
+    /// Fetches what the chain asks for.
+    lookups: Lookups,
     /// Dead letters in flight that somebody wants to be told of.
     told: Option<Told>,
     /// Whether an operator holds it back.
@@ -250,6 +253,7 @@ impl<S: Sink> Relay<S> {
             .commits_within()
             .map(|limit| Uncommitted::new(delivery.transaction_interval, limit));
         let pauses = status.pauses();
+        let lookups = Lookups::new(chain.schema_registries());
         let told = status.notices().map(Told::new);
         Self {
             chain,
@@ -279,6 +283,7 @@ impl<S: Sink> Relay<S> {
             seen: Instant::now(),
             overtakable,
             leads,
+            lookups,
             told,
             pauses,
             rests: false,
@@ -319,6 +324,9 @@ impl<S: Sink> Relay<S> {
                 break End::Suspended { seconds: gap.as_secs() };
             }
             self.seen = Instant::now();
+            if self.lookups.have_aged() {
+                self.chain.age_schemas();
+            }
             if abandon.is_cancelled() {
                 break End::Abandoned {
                     unsettled: self.unsettled(),
@@ -357,6 +365,8 @@ impl<S: Sink> Relay<S> {
             }
             let (drain, decide) = (deadline, self.failures.decide_at);
             let wanted = self.batch.is_none() && self.halted.is_none() && !source_ended;
+            let waiting_us = self.chain.waiting().map_or(0, |event| event.commit_time_us);
+            let looks_up = self.halted.is_none() && (self.chain.question().is_some() || self.lookups.are_curious());
             tokio::select! {
                 biased; // acks make room before more is taken
                 () = self.ledger.changed() => {}
@@ -384,6 +394,10 @@ impl<S: Sink> Relay<S> {
                         });
                     }
                     Err(error) => break self.sink_failed(error, 0, None),
+                },
+                answer = self.lookups.answer(self.chain.question(), waiting_us, &self.status), if looks_up => match answer {
+                    Ok(answer) => self.chain.answer(answer),
+                    Err(error) => self.halt_for_schema(error),
                 },
                 () = stop.cancelled(), if deadline.is_none() => {}
                 Ok(()) = self.pauses.changed() => {}
@@ -427,6 +441,7 @@ impl<S: Sink> Relay<S> {
             self.alone = None;
         }
         let waiting_us = self.parked.as_ref().map(|parked| parked.commit_time_us);
+        let waiting_us = waiting_us.or(self.chain.waiting().map(|event| event.commit_time_us));
         let waiting_us = waiting_us.or(self.events.front().map(|event| event.commit_time_us));
         let unwritten = self.account.as_ref().map_or(0, Account::unwritten);
         let records = self.ledger.event_count() as u64 + unwritten;
@@ -567,11 +582,16 @@ impl<S: Sink> Relay<S> {
                 self.ledger.boundary(position, skipped);
             }
         }
-        if self.failures.decide_at.is_some() || self.parked.is_some() || !self.events.is_empty() {
+        if self.failures.decide_at.is_some() || self.holds_event() || !self.events.is_empty() {
             return false;
         }
         // What holds no event goes on: an outbox that is quiet must not pin the server's log in a pause either.
         self.finish_batch()
+    }
+
+    /// Whether the event at hand, or its record, waits for something.
+    fn holds_event(&self) -> bool {
+        self.parked.is_some() || self.chain.waiting().is_some()
     }
 
     /// Makes a place to go on from of the end of the batch at hand. False: there is none.
@@ -590,10 +610,11 @@ impl<S: Sink> Relay<S> {
     /// The place behind what was sent or skipped of the batch at hand, if any of it was. A life that begins there does not see
     /// again what was skipped before, so that is counted with it.
     fn inside(&mut self) -> Option<(Position, SkipCounts)> {
+        let holds_event = self.holds_event();
         let batch = self.batch.as_mut()?;
-        let handled = match self.parked {
-            Some(_) => &batch.before,
-            None => &batch.at,
+        let handled = match holds_event {
+            true => &batch.before,
+            false => &batch.at,
         };
         let position = batch.end.after(handled.as_ref()?);
         Some((position, mem::take(&mut batch.skipped)))
@@ -621,15 +642,26 @@ impl<S: Sink> Relay<S> {
                 }
                 continue;
             }
-            let Some(event) = self.events.pop_front() else {
-                // A batch without events is settled by this alone.
-                return self.finish_batch();
-            };
-            let commit_time_us = event.commit_time_us;
-            if let Some(batch) = &mut self.batch {
-                batch.before = batch.at.replace(event.position.clone());
+            if self.chain.question().is_some() {
+                return false;
             }
-            match self.chain.process(event) {
+            let waited_us = self.chain.waiting().map(|event| event.commit_time_us);
+            let (processed, commit_time_us) = match (self.chain.go_on(), waited_us) {
+                (Some(processed), Some(commit_time_us)) => (processed, commit_time_us),
+                _ => {
+                    let Some(event) = self.events.pop_front() else {
+                        // A batch without events is settled by this alone.
+                        return self.finish_batch();
+                    };
+                    let commit_time_us = event.commit_time_us;
+                    if let Some(batch) = &mut self.batch {
+                        batch.before = batch.at.replace(event.position.clone());
+                    }
+                    (self.chain.process(event), commit_time_us)
+                }
+            };
+            match processed {
+                Ok(Outcome::Wait) => return false,
                 Ok(Outcome::Publish(record)) => {
                     self.parked = Some(Parked::new(record, commit_time_us, Fate::Published));
                 }

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::config::ErrorPolicy;
 use crate::position::EventPosition;
 use crate::processor::{DeadLetterReason, ProcessError, Unparkable};
+use crate::schema_registry::RegistryError;
 use crate::sink::{DeliveryError, DeliveryErrorKind, RecordFault, Sink};
 use crate::skip::SkipReason;
 
@@ -46,6 +47,10 @@ pub enum HaltError {
     ProcessUnparkable { error: ProcessError, reason: Unparkable },
     #[error("event at {at} cannot be parked: {reason}")]
     Unparkable { at: String, reason: Unparkable },
+    #[error("{error}")]
+    Schemas { error: RegistryError },
+    #[error("the event at {at} waits for its schema: {error}")]
+    Schema { at: String, error: RegistryError },
     #[error("dead letter of the event at {at}: {error}; the pipeline stops, since the event would be lost")]
     DeadLetter { at: String, error: DeliveryError },
     /// Of one of several sinks.
@@ -105,6 +110,15 @@ impl<S: Sink> Relay<S> {
             return None;
         }
         self.culprit.take().map(|culprit| culprit.refusals)
+    }
+
+    /// A schema that cannot be fetched before a person acts.
+    pub(super) fn halt_for_schema(&mut self, error: RegistryError) {
+        let at = self.at().map(|at| at.to_string());
+        self.halt(match at.filter(|_| self.chain.waiting().is_some()) {
+            Some(at) => HaltError::Schema { at, error },
+            None => HaltError::Schemas { error },
+        });
     }
 
     pub(super) fn at(&self) -> Option<EventPosition> {
@@ -224,6 +238,7 @@ impl<S: Sink> Relay<S> {
     fn halt(&mut self, halt: HaltError) {
         self.events.clear();
         self.parked = None;
+        self.chain.let_go();
         if let Some(BatchRest {
             end,
             skipped,

@@ -70,6 +70,7 @@ pub enum Part {
     Sink,
     Checkpoint,
     Audit,
+    Registry,
     Pipeline,
 }
 
@@ -80,6 +81,7 @@ impl Part {
             Self::Sink => "sink",
             Self::Checkpoint => "checkpoint store",
             Self::Audit => "audit ledger",
+            Self::Registry => "schema registry",
             Self::Pipeline => "pipeline",
         }
     }
@@ -109,6 +111,7 @@ pub(super) struct Troubles<'a> {
     pub(super) sink: Option<&'a str>,
     pub(super) checkpoint: Option<&'a str>,
     pub(super) audit: Option<&'a str>,
+    pub(super) registry: Option<&'a str>,
 }
 
 /// Each part's reason: the operator's first, then the state's.
@@ -140,6 +143,7 @@ pub(super) fn not_ready(
         (Part::Sink, troubles.sink),
         (Part::Checkpoint, troubles.checkpoint),
         (Part::Audit, troubles.audit),
+        (Part::Registry, troubles.registry),
     ];
     let of_parts = of_parts.into_iter().filter(|_| is_at_work);
     let of_parts = of_parts.filter_map(|(part, trouble)| Some((part, trouble?.to_owned())));

@@ -98,6 +98,8 @@ pub(super) struct Inner {
     sink_gone: Option<String>,
     checkpoint_trouble: Option<String>,
     audit_trouble: Option<String>,
+    /// Why a schema registry does not answer.
+    registry_trouble: Option<String>,
     /// Why nothing comes though a server streams.
     pub(super) source_trouble: Option<String>,
     last_error: Option<(String, SystemTime)>,
@@ -248,6 +250,7 @@ impl PipelineStatus {
                 sink_gone: None,
                 checkpoint_trouble: None,
                 audit_trouble: None,
+                registry_trouble: None,
                 source_trouble: None,
                 last_error: None,
                 retry: None,
@@ -408,6 +411,17 @@ impl PipelineStatus {
         news
     }
 
+    /// True: this is news.
+    pub fn registry_trouble(&self, trouble: Option<String>) -> bool {
+        let mut inner = self.inner();
+        if let Some(trouble) = &trouble {
+            inner.note_error(trouble);
+        }
+        let news = inner.registry_trouble.is_some() != trouble.is_some();
+        inner.registry_trouble = trouble;
+        news
+    }
+
     pub fn saved(&self, position: &Position) {
         self.inner().saved = Some((position.clone(), Instant::now()));
     }
@@ -537,6 +551,7 @@ impl PipelineStatus {
         let in_flight_records = in_flight_records.into_iter().sum();
         let sinks: Vec<SinkSnapshot> = self.all().map(Self::sink).collect();
         let trouble_of_sinks = self.trouble_of_sinks(&sinks);
+        let registry_trouble = self.all().find_map(|status| status.inner().registry_trouble.clone());
         let log = self.log();
         let pending_us = log.oldest_pending_us().unwrap_or(i64::MAX);
         let (read, acked) = (log.read.clone(), log.acked.clone());
@@ -553,6 +568,7 @@ impl PipelineStatus {
             sink: trouble_of_sinks.as_deref(),
             checkpoint: inner.checkpoint_trouble.as_deref(),
             audit: inner.audit_trouble.as_deref(),
+            registry: registry_trouble.as_deref(),
         };
         let is_paused = state == State::Paused;
         let not_ready = state::not_ready(&inner.state, is_paused, inner.retry.as_ref(), &troubles);

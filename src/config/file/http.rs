@@ -142,7 +142,7 @@ pub(super) fn read(reader: &mut Reader<'_>, mut mapping: Mapping<'_>) -> Read<Ht
 
 const USERNAME: &str = "text without a colon";
 const URL: &str = "an http or https URL whose host is the same for all events";
-const NO_TLS_FILES: Ssl = Ssl {
+pub(super) const NO_TLS_FILES: Ssl = Ssl {
     mode: SslMode::VerifyFull,
     root_cert: None,
     client_cert: None,
@@ -216,7 +216,7 @@ pub(super) fn read_headers(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<V
     headers.into_iter().collect()
 }
 
-fn read_auth(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<HttpAuth> {
+pub(super) fn read_auth(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<HttpAuth> {
     #[derive(Clone, Copy)]
     enum Type {
         Basic,
@@ -263,7 +263,7 @@ fn read_auth(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<HttpAuth> {
     })
 }
 
-fn read_tls(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Ssl> {
+pub(super) fn read_tls(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Ssl> {
     let mut mapping = reader.mapping(field)?;
     let mut path = |name| optional(mapping.take(name), |field| Ok(PathBuf::from(reader.filled(field)?)));
     let (ca, cert, key) = (path("ca"), path("cert"), path("key"));

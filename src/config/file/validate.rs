@@ -1,13 +1,20 @@
 //! A processor of type `validate`.
 
+use std::sync::Arc;
+
+use super::http::{NO_TLS_FILES, read_auth, read_tls};
 use super::mask::read_event_path;
 use super::outbox::{Seen, read_id};
 use super::read_patterns;
+use super::template::read_template;
 use crate::config::error::Problem;
 use crate::config::pattern::{OutboxPattern, PrefixPattern};
 use crate::config::payload_schemas::PayloadSchemas;
-use crate::config::pipeline::{OnMissingSchema, Requirement, Schemas, Validate};
+use crate::config::pipeline::{OnMissingSchema, Requirement, SchemaPlace, SchemaRegistry, Schemas, Validate};
 use crate::config::reader::{Field, Mapping, Read, Reader, optional};
+use crate::config::shown::quoted;
+use crate::http_client::parse_url;
+use crate::schema_registry::Version;
 
 const DEFAULT_ID: &str = "validate";
 const DEFAULT_VERSION: &str = "1.0.0";
@@ -41,8 +48,12 @@ pub(super) fn read(reader: &mut Reader<'_>, mut mapping: Mapping<'_>, seen: &mut
         let version = read_field(reader, field)?;
         beside(reader, field, of_schemas, version)
     });
+    let of_registry = matches!(schemas, Ok(Some(SchemaPlace::Registry(_))));
     let default_version = optional(mapping.take("default_version"), |field| {
         let version = reader.filled(field)?;
+        if of_registry && Version::parse(&version).is_none() {
+            return Err(reader.unexpected(field, Version::EXPECTED, quoted(&version)));
+        }
         beside(reader, field, of_schemas, version)
     });
     let on_missing = optional(mapping.take("on_missing_schema"), |field| {
@@ -60,10 +71,13 @@ pub(super) fn read(reader: &mut Reader<'_>, mut mapping: Mapping<'_>, seen: &mut
     Ok(Validate {
         id: id?.unwrap_or_else(|| DEFAULT_ID.to_owned()),
         tables: tables?.unwrap_or_default(),
-        schemas: schemas?.map(|known| Schemas {
-            known,
+        schemas: schemas?.map(|place| Schemas {
+            place,
             version,
-            default_version: default_version.unwrap_or_else(|| DEFAULT_VERSION.to_owned()),
+            default_version: default_version.unwrap_or_else(|| match of_registry {
+                true => Version::Latest.to_string(),
+                false => DEFAULT_VERSION.to_owned(),
+            }),
             on_missing: on_missing.unwrap_or_default(),
         }),
         event_type: name(event_type?, "event_type"),
@@ -81,23 +95,67 @@ fn beside<T>(reader: &mut Reader<'_>, field: &Field<'_>, (is_there, other): (boo
     }
 }
 
-/// A folder's schemas, compiled; each of its files that is wrong is a violation.
-fn read_schemas(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<PayloadSchemas> {
+/// The place of schemas: there is one.
+fn read_schemas(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<SchemaPlace> {
     let mut mapping = reader.mapping(field)?;
-    let folder = reader.require(&mut mapping, "folder", "a folder of JSON Schemas");
+    let (folder_field, registry_field) = (mapping.take("folder"), mapping.take("registry"));
+    let clash = folder_field.is_some().then(|| registry_field.clone()).flatten();
+    let folder = optional(folder_field, |field| read_folder(reader, field));
+    let registry = optional(registry_field, |field| read_registry(reader, field));
     reader.finish(mapping);
-    let field = folder?;
-    let folder = reader.filled(&field)?;
+    if let Some(field) = clash {
+        return Err(reader.refuse(
+            &field,
+            "clashes with `folder`: schemas have one place; remove one of them",
+        ));
+    }
+    match (folder?, registry?) {
+        (Some(folder), _) => Ok(SchemaPlace::Folder(folder)),
+        (None, Some(registry)) => Ok(SchemaPlace::Registry(Arc::new(registry))),
+        (None, None) => Err(reader.refuse(field, "schemas of no place: expected `folder` or `registry`")),
+    }
+}
+
+/// A folder's schemas, compiled; each of its files that is wrong is a violation.
+fn read_folder(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<PayloadSchemas> {
+    let folder = reader.filled(field)?;
     let mut reported = None;
     match PayloadSchemas::read(&reader.folder.join(folder)) {
         Ok(schemas) => return Ok(schemas),
         Err(faults) => {
             for fault in faults {
-                reported = Some(reader.refuse(&field, fault.to_string()));
+                reported = Some(reader.refuse(field, fault.to_string()));
             }
         }
     }
-    Err(reported.unwrap_or_else(|| reader.refuse(&field, "no schemas")))
+    Err(reported.unwrap_or_else(|| reader.refuse(field, "no schemas")))
+}
+
+/// What is asked when an event needs it; only what the file says of it is looked at here.
+fn read_registry(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<SchemaRegistry> {
+    const URL: &str = "an http or https URL";
+    let mut mapping = reader.mapping(field)?;
+    let url = reader.require(&mut mapping, "url", URL).and_then(|field| {
+        let text = reader.filled(&field)?;
+        match parse_url(&text) {
+            Some(url) if !url.username().is_empty() || url.password().is_some() => {
+                let message = "it has a user in it: write `auth` instead, which is never logged";
+                Err(reader.refuse(&field, message))
+            }
+            Some(url) if url.query().is_none() && url.fragment().is_none() => Ok(url),
+            _ => Err(reader.unexpected(&field, URL, quoted(&text))),
+        }
+    });
+    let subject = optional(mapping.take("subject"), |field| read_template(reader, field));
+    let auth = optional(mapping.take("auth"), |field| read_auth(reader, field));
+    let tls = optional(mapping.take("tls"), |field| read_tls(reader, field));
+    reader.finish(mapping);
+    Ok(SchemaRegistry {
+        url: url?,
+        subject: subject?,
+        auth: auth?,
+        tls: tls?.unwrap_or(NO_TLS_FILES),
+    })
 }
 
 fn read_filled_list<T>(

@@ -1,8 +1,14 @@
 //! A processor of type `validate`.
 
+use std::sync::Arc;
+
+use reqwest::Url;
+
+use super::{HttpAuth, Ssl};
 use crate::config::path::EventPath;
 use crate::config::pattern::{OutboxPattern, PrefixPattern};
 use crate::config::payload_schemas::PayloadSchemas;
+use crate::config::template::Template;
 
 /// What an event must have to go on.
 #[derive(Debug, Clone)]
@@ -25,11 +31,31 @@ pub struct Validate {
 /// Schemas of payloads, and how an event's is found.
 #[derive(Debug, Clone)]
 pub struct Schemas {
-    pub known: PayloadSchemas,
+    pub place: SchemaPlace,
     /// Where the version is; none, or a field that is missing or null: the default.
     pub version: Option<Vec<String>>,
     pub default_version: String,
     pub on_missing: OnMissingSchema,
+}
+
+/// Where schemas are.
+#[derive(Debug, Clone)]
+pub enum SchemaPlace {
+    /// In a folder, all read.
+    Folder(PayloadSchemas),
+    /// In a registry, from which each is fetched when it is needed.
+    Registry(Arc<SchemaRegistry>),
+}
+
+/// A registry that speaks the API of Confluent's.
+#[derive(Debug)]
+pub struct SchemaRegistry {
+    /// Of http or https, without a user.
+    pub url: Url,
+    /// None: an event's subject is its type.
+    pub subject: Option<Template>,
+    pub auth: Option<HttpAuth>,
+    pub tls: Ssl,
 }
 
 /// What payloads of some types must have.

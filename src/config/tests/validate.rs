@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::config::pipeline::{OnMissingSchema, Validate};
+use crate::config::pipeline::{OnMissingSchema, SchemaPlace, Validate};
 
 /// A file whose first processor has these keys.
 fn file(keys: &str) -> String {
@@ -40,7 +40,10 @@ fn every_key_of_a_validate_is_read() {
     assert_eq!((found.id.as_str(), found.tables.len()), ("contracts", 1));
     assert_eq!((&found.event_type, &found.payload), (&path("meta.kind"), &path("doc")));
     let schemas = found.schemas.as_ref().unwrap();
-    assert!(schemas.known.find("order.created", "1.0.0").is_some());
+    let SchemaPlace::Folder(known) = &schemas.place else {
+        panic!("a folder")
+    };
+    assert!(known.find("order.created", "1.0.0").is_some());
     assert_eq!(
         (&schemas.version, schemas.default_version.as_str()),
         (&Some(path("meta.version")), "2")
@@ -83,6 +86,30 @@ fn every_key_of_a_validate_is_read() {
 }
 
 #[test]
+fn every_key_of_a_registry_is_read() {
+    let all = loaded(&file(
+        "schemas:\n  registry:\n    url: https://registry.example/api\n    subject: ${event_type}-value\n    auth: {type: basic, \
+         username: u, password: p}\n    tls: {ca: ca.pem}\ndefault_version: '3'",
+    ));
+    let schemas = validate(&all).schemas.as_ref().unwrap();
+    let SchemaPlace::Registry(registry) = &schemas.place else {
+        panic!("a registry")
+    };
+    assert_eq!(registry.url.as_str(), "https://registry.example/api");
+    assert_eq!(registry.subject.as_ref().unwrap().to_string(), "${event_type}-value");
+    assert!(registry.auth.is_some() && registry.tls.root_cert.is_some());
+    assert_eq!(schemas.default_version, "3");
+
+    let least = loaded(&file("schemas: {registry: {url: 'http://registry:8081'}}"));
+    let schemas = validate(&least).schemas.as_ref().unwrap();
+    let SchemaPlace::Registry(registry) = &schemas.place else {
+        panic!("a registry")
+    };
+    assert!(registry.subject.is_none() && registry.auth.is_none());
+    assert_eq!(schemas.default_version, "latest");
+}
+
+#[test]
 fn what_a_validate_cannot_be_is_refused_in_its_place() {
     for (keys, expected) in [
         (
@@ -117,7 +144,10 @@ fn what_a_validate_cannot_be_is_refused_in_its_place() {
             "require: [{paths: [a]}]\non_missing_schema: allow",
             ".on_missing_schema: without effect",
         ),
-        ("schemas: {}", ".schemas.folder: missing key"),
+        (
+            "schemas: {}",
+            ".schemas: schemas of no place: expected `folder` or `registry`",
+        ),
         (
             "schemas: {folder: none}",
             ".schemas.folder: `none` cannot be read: entity not found",
@@ -126,7 +156,34 @@ fn what_a_validate_cannot_be_is_refused_in_its_place() {
             "schemas: {folder: src/config/schema/keys}",
             ".schemas.folder: `src/config/schema/keys` has no schema in it",
         ),
-        ("schemas: {folder: a, registry: {}}", ".schemas.registry: unknown key"),
+        (
+            "schemas: {folder: src/config/schema/tests/schemas, registry: {url: 'http://r:8081'}}",
+            ".schemas.registry: clashes with `folder`: schemas have one place",
+        ),
+        (
+            "schemas: {registry: {}}",
+            ".schemas.registry.url: missing key: expected an http or https URL",
+        ),
+        (
+            "schemas: {registry: {url: 'registry:8081'}}",
+            ".registry.url: expected an http or https URL, found `registry:8081`",
+        ),
+        (
+            "schemas: {registry: {url: 'http://u:p@registry'}}",
+            ".registry.url: it has a user in it: write `auth` instead",
+        ),
+        (
+            "schemas: {registry: {url: 'http://r', auth: {type: digest}}}",
+            ".registry.auth.type: ",
+        ),
+        (
+            "schemas: {registry: {url: 'http://r', cache: 5}}",
+            ".registry.cache: unknown key",
+        ),
+        (
+            "schemas: {registry: {url: 'http://r'}}\ndefault_version: 1.0.0",
+            ".default_version: expected a whole number, 1 or more, or `latest`, found `1.0.0`",
+        ),
     ] {
         let lines = violations(&file(keys));
         assert!(lines.iter().any(|line| line.contains(expected)), "{keys}: {lines:#?}");

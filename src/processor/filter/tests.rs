@@ -73,6 +73,7 @@ fn keeps(config: &pipeline::Filter, event: ChangeEvent) -> bool {
             assert_eq!(reason.label(), "filtered");
             false
         }
+        Outcome::Wait => panic!("a filter waits for nothing"),
     }
 }
 

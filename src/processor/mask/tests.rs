@@ -34,7 +34,7 @@ pub(super) fn mask(rules: Vec<MaskRule>) -> pipeline::Mask {
 fn masked(config: &pipeline::Mask, event: ChangeEvent) -> ChangeEvent {
     match Mask::new(config).process(event).expect("an event") {
         Step::Pass(event) => event,
-        Step::Done(outcome) => panic!("{outcome:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -39,7 +39,7 @@ fn with_schemas(on_missing: OnMissingSchema) -> pipeline::Validate {
     known.add("order.created", "2", br#"{"const": true}"#).unwrap();
     pipeline::Validate {
         schemas: Some(pipeline::Schemas {
-            known,
+            place: SchemaPlace::Folder(known),
             version: Some(vec!["meta".to_owned(), "version".to_owned()]),
             default_version: "1.0.0".to_owned(),
             on_missing,
@@ -80,7 +80,7 @@ fn refusal(config: &pipeline::Validate, event: ChangeEvent) -> Option<String> {
             assert_eq!(format!("{event:?}"), before);
             None
         }
-        Ok(Step::Done(outcome)) => panic!("{outcome:?}"),
+        Ok(other) => panic!("{other:?}"),
         Err(error) => {
             assert_eq!(format!("{:?}", error.change), before);
             assert_eq!(error.kind(), ErrorKind::Invalid);

@@ -88,7 +88,7 @@ fn config() -> Vec<Key> {
     ]
 }
 
-fn auth() -> Takes {
+pub(super) fn auth() -> Takes {
     let basic = vec![
         Key::new("username", filled(), "the user").required(),
         Key::new("password", text(), "better from the environment or a file").required(),
@@ -100,7 +100,7 @@ fn auth() -> Takes {
     )
 }
 
-fn tls() -> Vec<Key> {
+pub(super) fn tls() -> Vec<Key> {
     vec![
         Key::new("ca", filled(), "certificates of trusted authorities").default_in_words("the system's"),
         Key::new("cert", filled(), "the client's certificate, with `key`"),

@@ -1,5 +1,6 @@
 //! A processor of type `validate`.
 
+use super::http;
 use super::mask::path;
 use crate::config::schema::key::{Key, Takes, Variant, filled, like, list_of, patterns, variant as variant_of, word};
 
@@ -13,8 +14,12 @@ fn keys() -> Vec<Key> {
             "folder",
             filled(),
             "a folder with a JSON Schema a file, `<event type>/<version>.json`; from the pipeline file's own folder on, unless it begins with `/`",
-        )
-        .required(),
+        ),
+        Key::new(
+            "registry",
+            Takes::Mapping(registry()),
+            "in place of a folder: a registry that speaks [Confluent's API](#schemas-from-a-registry)",
+        ),
     ];
     vec![
         Key::new("id", filled(), "names it in metrics; no two may be written alike").default("validate"),
@@ -45,7 +50,7 @@ fn keys() -> Vec<Key> {
             filled(),
             "the version without that field, or where it is missing or null; with `schemas`",
         )
-        .default("1.0.0"),
+        .default_in_words("`1.0.0` of a folder, `latest` of a registry"),
         Key::new("payload", filled(), "the field with the payload, for `schemas` and `require`").default("payload"),
         Key::new(
             "on_missing_schema",
@@ -62,6 +67,24 @@ fn keys() -> Vec<Key> {
             "require_fields",
             list_of("list of fields", filled(), 1..=usize::MAX),
             "fields that each event must have beside its payload: members or columns that are there and not null",
+        ),
+    ]
+}
+
+fn registry() -> Vec<Key> {
+    vec![
+        Key::new("url", filled(), "where it is, `http` or `https`").required(),
+        Key::new(
+            "subject",
+            Takes::Template,
+            "the subject of an event's schema, such as `${event_type}-value`",
+        )
+        .default_in_words("the event's type"),
+        Key::new("auth", http::auth(), "how requests say who sends them"),
+        Key::new(
+            "tls",
+            Takes::Mapping(http::tls()),
+            "files in PEM, where `url` is `https`",
         ),
     ]
 }
