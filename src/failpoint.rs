@@ -8,6 +8,7 @@
 //! | `send` | the sink has taken a record |
 //! | `ack` | the watermark has come to a boundary, and nobody was told |
 //! | `before_save`, `after_save` | the checkpoint is to be saved; it is durable and may be confirmed |
+//! | `after_numbers` | sequence numbers are written, and the checkpoint is not saved yet |
 //! | `before_confirm`, `after_confirm` | PostgreSQL is to be told; it was |
 //! | `before_commit`, `after_commit` | a sink that commits is to do so; it did, and nothing is acked yet |
 

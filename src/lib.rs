@@ -33,6 +33,7 @@ pub mod record;
 pub mod relay;
 pub mod row;
 mod schema_registry;
+pub mod sequences;
 pub mod sink;
 pub mod skip;
 pub mod source;

@@ -72,6 +72,7 @@ mod resume;
 mod resume_postgres;
 mod rows;
 mod schema_registry;
+mod sequences;
 mod several_sinks;
 mod shutdown;
 mod slot;

@@ -30,7 +30,7 @@ pub use sink::{
     BatchForm, Body, CommitPolicy, CreateTopics, File, FurtherSink, Http, HttpAuth, HttpBatch, Kafka, Method, OnFenced,
     Ordering, Retry, Sink, StatusSet, Stdout,
 };
-pub use validate::{OnMissingSchema, Requirement, SchemaPlace, SchemaRegistry, Schemas, Validate};
+pub use validate::{OnFault, OnMissingSchema, Requirement, SchemaPlace, SchemaRegistry, Schemas, Sequence, Validate};
 
 use super::dsn::{MysqlDsn, PostgresDsn};
 use super::pattern::{NamePattern, PrefixPattern};
@@ -78,6 +78,15 @@ impl Pipeline {
             further_sinks: Vec::new(),
             ..self.clone()
         })
+    }
+
+    /// Whether any processor looks at numbers that are kept over restarts.
+    pub fn keeps_sequences(&self) -> bool {
+        let keeps = |processor: &Processor| match processor {
+            Processor::Validate(validate) => validate.sequence.is_some(),
+            Processor::Outbox(_) | Processor::Filter(_) | Processor::Mask(_) => false,
+        };
+        self.processors.iter().any(keeps)
     }
 
     /// The registries that have schemas of its payloads.

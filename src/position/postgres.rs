@@ -151,6 +151,41 @@ mod tests {
     }
 
     #[test]
+    fn an_event_is_done_behind_its_unit_or_inside_of_it() {
+        let partial = |change, index| Partial {
+            commit: Lsn(0x90),
+            change: Lsn(change),
+            index,
+        };
+        let position = |base, partial| PostgresPosition {
+            system_identifier: 1,
+            timeline: 1,
+            base: Lsn(base),
+            partial,
+            last_event_end: Lsn::ZERO,
+        };
+        let event = |base, partial| PostgresEventPosition {
+            base: Lsn(base),
+            partial,
+            last_event_end: Lsn::ZERO,
+            xid: None,
+        };
+        let row = event(0x40, Some(partial(0x60, 1)));
+        for (base, inside, expected) in [
+            (0x98, None, true),
+            (0x40, Some(partial(0x60, 1)), true),
+            (0x40, Some(partial(0x70, 0)), true),
+            (0x40, Some(partial(0x60, 0)), false),
+            (0x40, None, false),
+            (0x90, None, false),
+        ] {
+            assert_eq!(position(base, inside).covers(&row), expected, "{base:X} {inside:?}");
+        }
+        let message = event(0x60, None);
+        assert!(position(0x60, None).covers(&message) && !position(0x58, None).covers(&message));
+    }
+
+    #[test]
     fn malformed_lsns_are_named_in_the_error() {
         for text in ["", "/", "1/", "/1", "0/G", "1/123456789", "+1/1", "1/2/3", "16B374D848"] {
             let error = text.parse::<Lsn>().expect_err(text);

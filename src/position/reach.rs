@@ -4,7 +4,7 @@ use super::{EventPosition, MysqlBase, MysqlEventPosition, MysqlPartial, MysqlPos
 use super::{PostgresEventPosition, PostgresPosition, TransactionId};
 
 impl Position {
-    /// Whether the event lies before this position, in a log of the same server.
+    /// Whether the event lies before this position, in a log of the same server; false where that cannot be told.
     pub fn covers(&self, event: &EventPosition) -> bool {
         match (self, event) {
             (Self::Postgres(position), EventPosition::Postgres(event)) => position.covers(event),
@@ -24,7 +24,7 @@ impl Position {
 }
 
 impl PostgresPosition {
-    fn covers(&self, event: &PostgresEventPosition) -> bool {
+    pub(super) fn covers(&self, event: &PostgresEventPosition) -> bool {
         let Some(event_at) = event.partial else {
             return event.base <= self.base;
         };
@@ -49,13 +49,16 @@ impl PostgresPosition {
 }
 
 impl MysqlPosition {
-    fn covers(&self, event: &MysqlEventPosition) -> bool {
+    pub(super) fn covers(&self, event: &MysqlEventPosition) -> bool {
         let transaction = &event.transaction.id;
         let rows = || {
             let partial = self.partial.iter().find(|partial| partial.transaction == *transaction);
             partial.and_then(|partial| partial.rows.0.get(&event.table))
         };
-        self.has_done(transaction) || rows().is_some_and(|rows| event.row <= *rows)
+        // Files and offsets are those of one server.
+        let is_comparable =
+            !matches!(self.base, MysqlBase::File(_)) || self.server.is_same(&event.transaction.before.server);
+        (is_comparable && self.has_done(transaction)) || rows().is_some_and(|rows| event.row <= *rows)
     }
 
     /// Whether the transaction is done as a whole.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::dead_letter::DeadLetterReason;
-use crate::config::pipeline::{ErrorPolicies, ErrorPolicy, OnUpdate};
+use crate::config::pipeline::{ErrorPolicies, ErrorPolicy, OnFault, OnUpdate};
 use crate::event::{Change, ChangeEvent, Selection};
 use crate::position::EventPosition;
 use crate::record::{About, Header};
+use crate::sequences::SequenceFault;
 use crate::skip::SkipReason;
 
 /// An event that cannot go its way, for the pipeline's error policy.
@@ -64,6 +65,10 @@ impl ProcessError {
                 on_update: OnUpdate::Halt,
             } => ErrorPolicy::Halt,
             Problem::Updated { .. } => ErrorPolicy::Skip,
+            Problem::OutOfSequence { action, .. } => match action {
+                OnFault::DeadLetter => ErrorPolicy::DeadLetter,
+                OnFault::Halt | OnFault::Warn | OnFault::Ignore => ErrorPolicy::Halt,
+            },
             problem => problem.kind().policy(policies),
         }
     }
@@ -72,6 +77,7 @@ impl ProcessError {
     pub fn policy_key(&self) -> &'static str {
         match (&*self.problem, self.kind()) {
             (Problem::Updated { .. }, _) => "on_update",
+            (Problem::OutOfSequence { fault, .. }, _) => sequence_key(*fault),
             (_, ErrorKind::Invalid) => "errors.invalid",
             (_, ErrorKind::Unroutable) => "errors.unroutable",
             (_, ErrorKind::Rejected) => "errors.rejected",
@@ -197,6 +203,21 @@ pub enum Problem {
     PayloadLacks { paths: String },
     #[error("it lacks {fields}: expected what is not null there (`require_fields`)")]
     FieldsMissing { fields: String },
+    #[error(
+        "`{field}` is no number of a sequence: expected a whole number of 64 bits, or null for none (`sequence.field`)"
+    )]
+    NoSequenceNumber { field: String },
+    #[error(
+        "`{field}` is {number}, {}: expected {}, behind the highest of its aggregate (`sequence.{}`)",
+        in_words(*fault), next(*highest), sequence_key(*fault)
+    )]
+    OutOfSequence {
+        field: String,
+        number: i64,
+        highest: i64,
+        fault: SequenceFault,
+        action: OnFault,
+    },
 
     #[error(
         "it was updated, and only an INSERT is an event: the update is not published; insert a row for each event, and set \
@@ -232,7 +253,9 @@ impl Problem {
             | Self::SchemaViolated { .. }
             | Self::PayloadUnreadable { .. }
             | Self::PayloadLacks { .. }
-            | Self::FieldsMissing { .. } => DeadLetterReason::SchemaValidationFailed,
+            | Self::FieldsMissing { .. }
+            | Self::NoSequenceNumber { .. }
+            | Self::OutOfSequence { .. } => DeadLetterReason::SchemaValidationFailed,
             _ => DeadLetterReason::PoisonMessage,
         };
         let detail = match self {
@@ -271,6 +294,8 @@ impl Problem {
             | Self::PayloadUnreadable { .. }
             | Self::PayloadLacks { .. }
             | Self::FieldsMissing { .. }
+            | Self::NoSequenceNumber { .. }
+            | Self::OutOfSequence { .. }
             | Self::Updated { .. } => ErrorKind::Invalid,
             Self::NotTaken
             | Self::NoTopic { .. }
@@ -279,6 +304,26 @@ impl Problem {
             | Self::IllegalUrl { .. } => ErrorKind::Unroutable,
             Self::Oversized { .. } => ErrorKind::Rejected,
         }
+    }
+}
+
+fn in_words(fault: SequenceFault) -> &'static str {
+    match fault {
+        SequenceFault::Repeat => "once more",
+        SequenceFault::Gap => "which leaves a gap",
+        SequenceFault::Backwards => "which goes backwards",
+    }
+}
+
+fn next(highest: i64) -> i64 {
+    highest.saturating_add(1)
+}
+
+fn sequence_key(fault: SequenceFault) -> &'static str {
+    match fault {
+        SequenceFault::Repeat => "on_repeat",
+        SequenceFault::Gap => "on_gap",
+        SequenceFault::Backwards => "on_backwards",
     }
 }
 

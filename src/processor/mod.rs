@@ -23,6 +23,7 @@ mod topic;
 mod url;
 mod validate;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub(crate) use dead_letter::letter_headers;
@@ -35,14 +36,16 @@ use crate::config::SchemaRegistry;
 use crate::config::pipeline::{self, Pipeline};
 use crate::config::template::Template;
 use crate::event::{Change, ChangeEvent, Selection};
+use crate::position::Position;
 use crate::record::Record;
 use crate::schema_registry::{Answer, Question};
+use crate::sequences::Sequences;
 use crate::skip::SkipReason;
 use envelope::Envelope;
 use filter::Filter;
 use mask::Mask;
 use table::TableEvents;
-use validate::Validate;
+use validate::{SequenceFaults, Validate};
 
 /// One step of a pipeline between its source and its sink.
 pub trait Processor: Send + 'static {
@@ -80,6 +83,8 @@ pub struct Chain {
     tables: TableEvents,
     /// An event that waits for a schema, before this link.
     waiting: Option<(usize, ChangeEvent)>,
+    /// What keeps the numbers of its sequences.
+    sequences: Option<Arc<Sequences>>,
 }
 
 /// A processor of any type.
@@ -206,7 +211,49 @@ impl Chain {
             links: links.collect(),
             tables: TableEvents::new(source_id, wishes, envelope),
             waiting: None,
+            sequences: None,
         }
+    }
+
+    /// Goes on with the numbers that are kept of a sink's sequences. Reads a file.
+    pub(crate) fn keep_sequences(&mut self, sequences: Arc<Sequences>, sink: &str) {
+        let mut of_id: HashMap<Arc<str>, usize> = HashMap::new();
+        for link in &mut self.links {
+            let Link::Validate(validate) = link else { continue };
+            let Some((id, rule)) = validate.sequence() else {
+                continue;
+            };
+            let count = of_id.entry(Arc::clone(id)).or_default();
+            *count += 1;
+            // Those without an id of their own have one together.
+            let name = match *count {
+                1 => id.to_string(),
+                count => format!("{id}#{count}"),
+            };
+            rule.keep(sequences.numbers(sink, &name, rule.max_aggregates()));
+        }
+        self.sequences = Some(sequences);
+    }
+
+    /// Writes the numbers of its sequences, before a commit of this position.
+    pub(crate) fn write_sequences(&self, position: &Position) {
+        if let Some(sequences) = &self.sequences {
+            sequences.write(position);
+            // The next commit is made when this one has gone through.
+            sequences.saved(position);
+        }
+    }
+
+    /// Each processor's id with the numbers out of sequence that it saw since this was last called.
+    pub(crate) fn take_sequence_faults(&mut self) -> impl Iterator<Item = (Arc<str>, SequenceFaults)> {
+        self.links.iter_mut().filter_map(|link| match link {
+            Link::Validate(validate) => {
+                let (id, rule) = validate.sequence()?;
+                let faults = rule.take_faults();
+                (!faults.counts.is_empty()).then(|| (Arc::clone(id), faults))
+            }
+            Link::Outbox(_) | Link::Filter(_) | Link::Mask(_) => None,
+        })
     }
 
     /// Each processor's id with the events that it took since this was last called.

@@ -9,6 +9,7 @@
 
 mod faults;
 mod registry;
+mod sequence;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::config::pipeline::{self, OnMissingSchema, SchemaPlace};
 use crate::event::{ChangeEvent, Operation};
 use crate::schema_registry::{Answer, Fetched, Question, SchemaId, Version};
 use registry::RegistrySchemas;
+pub(super) use sequence::{SequenceFaults, SequenceRule};
 
 /// A processor of type `validate`.
 #[derive(Debug)]
@@ -38,6 +40,7 @@ pub(super) struct Validate {
     tables: Vec<OutboxPattern>,
     names: Names,
     demands: Demands,
+    sequence: Option<SequenceRule>,
 }
 
 /// What an event must have.
@@ -154,6 +157,10 @@ impl Validate {
             id: Arc::from(config.id.as_str()),
             refused: 0,
             tables: config.tables.clone(),
+            sequence: config
+                .sequence
+                .as_ref()
+                .map(|sequence| SequenceRule::new(sequence, &mut names)),
             names,
             demands,
         }
@@ -161,6 +168,11 @@ impl Validate {
 
     pub(super) fn take_count(&mut self) -> (Arc<str>, u64) {
         (Arc::clone(&self.id), std::mem::take(&mut self.refused))
+    }
+
+    /// The rule that looks at numbers, with the processor's id.
+    pub(super) fn sequence(&mut self) -> Option<(&Arc<str>, &mut SequenceRule)> {
+        Some((&self.id, self.sequence.as_mut()?))
     }
 
     pub(super) fn registry(&self) -> Option<&Arc<SchemaRegistry>> {
@@ -200,13 +212,34 @@ impl Validate {
                 self.names.look_up(&row.table);
                 let fields = self.names.of_row(&row.table, after, row.before.as_ref());
                 let payload = fields.at(&self.demands.payload);
-                self.demands.check(&fields, payload)
+                let checked = self.demands.check(&fields, payload);
+                look_at(&mut self.sequence, checked, &fields, event)
             }
             Subject::Message(message) => match self.names.of_message(&message.content) {
-                Some(fields) => self.demands.check(&fields, fields.at(&self.demands.payload)),
+                Some(fields) => {
+                    let payload = fields.at(&self.demands.payload);
+                    let checked = self.demands.check(&fields, payload);
+                    look_at(&mut self.sequence, checked, &fields, event)
+                }
                 // It is all payload, as to the outbox processor.
                 None => self.demands.check(&Fields::None, Field::Binary(&message.content)),
             },
+        }
+    }
+}
+
+/// Its number counts, whatever else is wrong with an event, but once: not while it waits for a schema.
+fn look_at(
+    sequence: &mut Option<SequenceRule>,
+    checked: Result<(), Stop>,
+    fields: &Fields<'_>,
+    event: &ChangeEvent,
+) -> Result<(), Stop> {
+    match (sequence, &checked) {
+        (None, _) | (_, Err(Stop::Waits)) => checked,
+        (Some(sequence), _) => {
+            let looked_at = sequence.look_at(fields, &event.position);
+            checked.and_then(|()| Ok(looked_at?))
         }
     }
 }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::audit::Journal;
 use crate::config::CommitPolicy;
 use crate::position::Position;
-use crate::processor::{Chain, DeadLetters};
+use crate::processor::DeadLetters;
 use crate::sink::SinkError;
 use crate::source::LogBatch;
 use crate::telemetry::error_chain;
@@ -273,7 +273,7 @@ impl<P: Parts> FreeLane<P> {
         self.branch.status.sink_gone(None);
         let port = self.journal.port(pipeline.sink.id(), ledger.acks());
         let relay = Relay::new(RelayParts {
-            chain: Chain::new(pipeline),
+            chain: self.parts.chain(pipeline),
             dead_letters: DeadLetters::new(pipeline),
             sink,
             ledger,

@@ -807,6 +807,7 @@ impl<S: Sink> Relay<S> {
         let Some((position, skipped)) = taken else {
             return false;
         };
+        self.chain.write_sequences(&position);
         let prepares = self.account.as_mut().is_some_and(|account| account.prepare(&position));
         match prepares {
             true => self.held = Some((position, skipped)),
@@ -832,6 +833,7 @@ impl<S: Sink> Relay<S> {
     }
 
     fn count_processed(&mut self) {
+        self.tell_sequence_faults();
         let counts = self.chain.take_counts().filter(|(_, count)| *count > 0);
         self.status.count(|totals| {
             for (processor, count) in counts {

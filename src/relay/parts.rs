@@ -9,6 +9,9 @@ use crate::checkpoint::file::FileStore;
 use crate::checkpoint::kafka::{KafkaStore, Writer};
 use crate::checkpoint::{CheckpointError, CheckpointStore, Store};
 use crate::config::{self, Checkpoint, CheckpointTopic, ErrorPolicy, Pipeline, Processor};
+use crate::position::Position;
+use crate::processor::Chain;
+use crate::sequences::{Sequences, WithSequences};
 use crate::sink::kafka::{KafkaSinkParts, Positions, UnknownTopics};
 use crate::sink::{AnySink, Sink, SinkError, SinkParts};
 use crate::source::mysql::{AcceptedLog, MysqlSource};
@@ -28,6 +31,14 @@ pub(crate) trait Parts: Send + Sync + 'static {
     /// Opens the checkpoint store, once.
     fn store(&self) -> Result<Self::Store, CheckpointError>;
 
+    /// A life begins at this checkpoint.
+    fn begin(&self, _from: Option<&Position>) {}
+
+    /// Makes the processors in front of the sink of this pipeline.
+    fn chain(&self, pipeline: &Pipeline) -> Chain {
+        Chain::new(pipeline)
+    }
+
     /// Makes the sink of a lane, which reports to `acks`.
     fn sink(&self, lane: Lane, acks: Acks) -> Result<Self::Sink, SinkError>;
 
@@ -46,6 +57,8 @@ pub(super) struct PipelineParts {
     /// Of each lane, with where they say how they are.
     sinks: Vec<(SinkParts, Arc<PipelineStatus>)>,
     checkpoint: CheckpointPlace,
+    /// None: no processor asks for them.
+    sequences: Option<Arc<Sequences>>,
     state_dir: PathBuf,
 }
 
@@ -74,6 +87,9 @@ impl PipelineParts {
                     accepted: AcceptedLog::default(),
                 },
             },
+            sequences: pipeline
+                .keeps_sequences()
+                .then(|| Arc::new(Sequences::new(&state_dir, &pipeline.name))),
             state_dir,
         }
     }
@@ -146,23 +162,43 @@ fn names_partitions(processor: &Processor) -> bool {
 }
 
 impl Parts for PipelineParts {
-    type Store = Store;
+    type Store = WithSequences<Store>;
     type Sink = AnySink;
 
-    fn store(&self) -> Result<Store, CheckpointError> {
-        Ok(match &self.checkpoint {
+    fn store(&self) -> Result<Self::Store, CheckpointError> {
+        let mut sequences = self.sequences.clone();
+        let store = match &self.checkpoint {
             CheckpointPlace::File => Store::File(FileStore::open(&self.state_dir, &self.name, self.source_id())?),
             CheckpointPlace::Kafka { cluster, topic } => {
                 // An older file would be passed over in silence, and the stream begin anew.
                 FileStore::refuse_leftover(&self.state_dir, &self.name)?;
                 let writer = match cluster.exactly_once {
-                    true => Writer::Sink,
+                    // The relay writes the numbers, before the sink commits.
+                    true => {
+                        sequences = None;
+                        Writer::Sink
+                    }
                     false => Writer::Own,
                 };
                 let (cluster, topic) = (Arc::clone(cluster), topic.clone());
                 Store::Kafka(KafkaStore::new(cluster, topic, &self.name, self.source_id(), writer))
             }
-        })
+        };
+        Ok(WithSequences { store, sequences })
+    }
+
+    fn begin(&self, from: Option<&Position>) {
+        if let Some(sequences) = &self.sequences {
+            sequences.begin(from);
+        }
+    }
+
+    fn chain(&self, pipeline: &Pipeline) -> Chain {
+        let mut chain = Chain::new(pipeline);
+        if let Some(sequences) = &self.sequences {
+            chain.keep_sequences(Arc::clone(sequences), pipeline.sink.id());
+        }
+        chain
     }
 
     fn sink(&self, lane: Lane, acks: Acks) -> Result<AnySink, SinkError> {

@@ -125,6 +125,22 @@ impl<S: Sink> Relay<S> {
         self.batch.as_ref().and_then(|batch| batch.at.clone())
     }
 
+    /// Counts numbers out of sequence, and says a word on those that pass with one.
+    pub(super) fn tell_sequence_faults(&mut self) {
+        for (processor, faults) in self.chain.take_sequence_faults() {
+            self.status.count(|totals| {
+                for (fault, count) in &faults.counts {
+                    *totals.sequence_faults.entry(*fault).or_default() += count;
+                }
+            });
+            let Some((text, at)) = faults.warned else { continue };
+            if let Some(spared) = self.repeats.due(&format!("sequence of {processor}"), Instant::now()) {
+                let spared = (spared > 0).then_some(spared);
+                tracing::warn!(%processor, at, error = text, spared, "out of sequence");
+            }
+        }
+    }
+
     /// Counts a skipped event with the batch that it came in.
     pub(super) fn skip(&mut self, reason: SkipReason) {
         if let Some(batch) = &mut self.batch {
@@ -236,6 +252,7 @@ impl<S: Sink> Relay<S> {
 
     /// Takes no more events. What was sent is still waited for, and the position before the culprit is saved.
     fn halt(&mut self, halt: HaltError) {
+        self.tell_sequence_faults();
         self.events.clear();
         self.parked = None;
         self.chain.let_go();

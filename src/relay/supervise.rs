@@ -24,7 +24,7 @@ use crate::checkpoint::{CheckpointError, CheckpointStore, saver};
 use crate::config::{CommitPolicy, OnFenced, Pipeline};
 use crate::letters::notifier::Notifier;
 use crate::position::Position;
-use crate::processor::{Chain, DeadLetters};
+use crate::processor::DeadLetters;
 use crate::sink::{Sink, SinkError};
 use crate::source::{Answer, BatchSender, Claim, LogBatch, LogChannel, OperatorWord, Question, SourceError};
 use crate::telemetry::error_chain;
@@ -416,6 +416,7 @@ impl<P: Parts> Supervisor<P> {
             }
         };
         let overtakable = store.is_shared() && !self.pipeline.sink.is_exactly_once();
+        self.parts.begin(from.as_ref());
         let last_acked = acked.subscribe();
         let saver = saver::run(
             store,
@@ -578,7 +579,7 @@ impl<P: Parts> Supervisor<P> {
             let Left { single, culprit } = mem::take(&mut left[lane]);
             let port = self.journal.port(branch.pipeline.sink.id(), ledger.acks());
             let relay = Relay::new(RelayParts {
-                chain: Chain::new(&branch.pipeline),
+                chain: self.parts.chain(&branch.pipeline),
                 dead_letters: DeadLetters::new(&branch.pipeline),
                 sink,
                 ledger,

@@ -16,6 +16,7 @@ use crate::config::{CommitPolicy, Pipeline};
 use crate::letters::notices::Notices;
 use crate::position::{Position, ShownPlace};
 use crate::relay::in_flight::Progress;
+use crate::sequences::SequenceFault;
 use crate::skip::SkipCounts;
 use crate::source::LogBatch;
 
@@ -38,6 +39,8 @@ pub struct Totals {
     pub failed: u64,
     /// Events taken by each processor, those that came again included.
     pub processed: BTreeMap<Arc<str>, u64>,
+    /// Numbers out of sequence, whatever became of their events.
+    pub sequence_faults: BTreeMap<SequenceFault, u64>,
     pub restarts: u64,
     pub accepted_gaps: u64,
     /// Received by a sink that nobody waits for, and given up.

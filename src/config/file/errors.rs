@@ -154,6 +154,22 @@ pub(super) fn read_policies(
     Ok(policies)
 }
 
+const NO_PLACE: &str = "`dead_letter` has no place to go to: add `spec.dead_letter: {type: kafka, config: {topic: ...}}` or `{type: sqlite, config: {path: ...}}`";
+
+/// Refuses what sends events to a place that there is not.
+pub(super) fn check_words(
+    reader: &mut Reader<'_>,
+    words: &[Field<'_>],
+    dead_letter: &Read<Option<DeadLetterReading<'_>>>,
+) {
+    if !matches!(dead_letter, Ok(None)) {
+        return;
+    }
+    for word in words {
+        let _ = reader.refuse(word, format!("{NO_PLACE}, or write `halt` or `warn`"));
+    }
+}
+
 fn read_policy(reader: &mut Reader<'_>, field: &Field<'_>, has_place: bool) -> Read<ErrorPolicy> {
     let policies = [
         ("halt", ErrorPolicy::Halt),
@@ -162,8 +178,7 @@ fn read_policy(reader: &mut Reader<'_>, field: &Field<'_>, has_place: bool) -> R
     ];
     let policy = reader.word(field, &policies)?;
     if policy == ErrorPolicy::DeadLetter && !has_place {
-        let message = "`dead_letter` has no place to go to: add `spec.dead_letter: {type: kafka, config: {topic: ...}}` or `{type: sqlite, config: {path: ...}}`, or write `halt` or `skip`";
-        return Err(reader.refuse(field, message));
+        return Err(reader.refuse(field, format!("{NO_PLACE}, or write `halt` or `skip`")));
     }
     Ok(policy)
 }

@@ -23,7 +23,7 @@ pub(in crate::config) mod sinks;
 mod source;
 mod template;
 mod transactions;
-mod validate;
+pub(in crate::config) mod validate;
 
 use std::collections::BTreeMap;
 
@@ -209,6 +209,7 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
     let dead_letter = optional(mapping.take("dead_letter"), |field| {
         errors::read_dead_letter(reader, field)
     });
+    errors::check_words(reader, &seen.dead_letter_words, &dead_letter);
     let errors = errors::read_policies(reader, mapping.take("errors"), &dead_letter);
     let audit = optional(mapping.take("audit"), |field| audit::read(reader, field));
     let dispatches = mapping.take("dispatches");

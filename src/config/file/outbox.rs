@@ -33,6 +33,8 @@ pub(super) struct Seen<'n> {
     /// What asks to see UPDATEs of outboxes, and the gravest of what follows.
     pub(super) on_update: Option<(Field<'n>, OnUpdate)>,
     pub(super) inspectors: Vec<Inspector<'n>>,
+    /// Words that send events to dead letters, whatever the policies are.
+    pub(super) dead_letter_words: Vec<Field<'n>>,
 }
 
 /// Processors with the default id share it in metrics; an id that is written twice is refused.

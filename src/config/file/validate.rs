@@ -10,7 +10,9 @@ use super::template::read_template;
 use crate::config::error::Problem;
 use crate::config::pattern::{OutboxPattern, PrefixPattern};
 use crate::config::payload_schemas::PayloadSchemas;
-use crate::config::pipeline::{OnMissingSchema, Requirement, SchemaPlace, SchemaRegistry, Schemas, Validate};
+use crate::config::pipeline::{
+    OnFault, OnMissingSchema, Requirement, SchemaPlace, SchemaRegistry, Schemas, Sequence, Validate,
+};
 use crate::config::reader::{Field, Mapping, Read, Reader, optional};
 use crate::config::shown::quoted;
 use crate::http_client::parse_url;
@@ -19,7 +21,7 @@ use crate::schema_registry::Version;
 const DEFAULT_ID: &str = "validate";
 const DEFAULT_VERSION: &str = "1.0.0";
 
-pub(super) fn read(reader: &mut Reader<'_>, mut mapping: Mapping<'_>, seen: &mut Seen<'_>) -> Read<Validate> {
+pub(super) fn read<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut Seen<'n>) -> Read<Validate> {
     let (number, path) = mapping.whole();
     let id = optional(mapping.take("id"), |field| read_id(reader, field, seen));
     let tables = optional(mapping.take("tables"), |field| {
@@ -32,8 +34,10 @@ pub(super) fn read(reader: &mut Reader<'_>, mut mapping: Mapping<'_>, seen: &mut
     let require_fields = optional(mapping.take("require_fields"), |field| {
         read_filled_list(reader, field, read_field)
     });
+    let sequence = optional(mapping.take("sequence"), |field| read_sequence(reader, field, seen));
     let (has_schemas, has_require) = (!matches!(schemas, Ok(None)), !matches!(require, Ok(None)));
-    let asks_nothing = !has_schemas && !has_require && matches!(require_fields, Ok(None));
+    let asks_nothing =
+        !has_schemas && !has_require && matches!(require_fields, Ok(None)) && matches!(sequence, Ok(None));
     let of_payload = (has_schemas || has_require, "`schemas` or `require`");
     let of_schemas = (has_schemas, "`schemas`");
     let event_type = optional(mapping.take("event_type"), |field| {
@@ -63,7 +67,7 @@ pub(super) fn read(reader: &mut Reader<'_>, mut mapping: Mapping<'_>, seen: &mut
     });
     reader.finish(mapping);
     if asks_nothing {
-        let message = "it takes everything: expected `schemas`, `require` or `require_fields`".to_owned();
+        let message = "it takes everything: expected `schemas`, `require`, `require_fields` or `sequence`".to_owned();
         return Err(reader.report_at(number, &path, Problem::Refused { message }));
     }
     let (version, default_version, on_missing) = (version?, default_version?, on_missing?);
@@ -83,7 +87,49 @@ pub(super) fn read(reader: &mut Reader<'_>, mut mapping: Mapping<'_>, seen: &mut
         event_type: name(event_type?, "event_type"),
         payload: name(payload?, "payload"),
         require: require?.unwrap_or_default(),
+        sequence: sequence?,
         require_fields: require_fields?.unwrap_or_default(),
+    })
+}
+
+pub(in crate::config) const DEFAULT_AGGREGATES: usize = 100_000;
+pub(in crate::config) const MOST_AGGREGATES: i64 = 10_000_000;
+
+fn read_sequence<'n>(reader: &mut Reader<'_>, field: &Field<'n>, seen: &mut Seen<'n>) -> Read<Sequence> {
+    let mut mapping = reader.mapping(field)?;
+    let number = reader
+        .require(&mut mapping, "field", "the field with an event's number")
+        .and_then(|field| read_field(reader, &field));
+    let per = optional(mapping.take("per"), |field| read_filled_list(reader, field, read_field));
+    let mut action = |name| {
+        let words = [
+            ("ignore", OnFault::Ignore),
+            ("warn", OnFault::Warn),
+            ("dead_letter", OnFault::DeadLetter),
+            ("halt", OnFault::Halt),
+        ];
+        optional(mapping.take(name), |field| {
+            let action = reader.word(field, &words)?;
+            if action == OnFault::DeadLetter {
+                seen.dead_letter_words.push(field.clone());
+            }
+            Ok(action)
+        })
+    };
+    let (on_repeat, on_gap, on_backwards) = (action("on_repeat"), action("on_gap"), action("on_backwards"));
+    let max_aggregates = optional(mapping.take("max_aggregates"), |field| {
+        reader.integer(field, 1..=MOST_AGGREGATES)
+    });
+    reader.finish(mapping);
+    Ok(Sequence {
+        field: number?,
+        per: per?.unwrap_or_else(|| vec![vec!["aggregate_id".to_owned()]]),
+        on_repeat: on_repeat?.unwrap_or_default(),
+        on_gap: on_gap?.unwrap_or_default(),
+        on_backwards: on_backwards?.unwrap_or_default(),
+        max_aggregates: max_aggregates?
+            .and_then(|count| usize::try_from(count).ok())
+            .unwrap_or(DEFAULT_AGGREGATES),
     })
 }
 

@@ -24,6 +24,7 @@ pub struct Validate {
     /// The same of its payload.
     pub payload: Vec<String>,
     pub require: Vec<Requirement>,
+    pub sequence: Option<Sequence>,
     /// Paths of names of fields that the event itself must have, other than null.
     pub require_fields: Vec<Vec<String>>,
 }
@@ -65,6 +66,32 @@ pub struct Requirement {
     pub event_types: Option<Vec<PrefixPattern>>,
     /// Paths in the payload, to what must be there and not be null.
     pub paths: Vec<EventPath>,
+}
+
+/// Numbers that go up by one in each aggregate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sequence {
+    /// Where an event's number is, as a path of names.
+    pub field: Vec<String>,
+    /// Paths to what names its aggregate; at least one.
+    pub per: Vec<Vec<String>>,
+    pub on_repeat: OnFault,
+    pub on_gap: OnFault,
+    pub on_backwards: OnFault,
+    /// Those that are known at once.
+    pub max_aggregates: usize,
+}
+
+/// What becomes of an event whose number is out of sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnFault {
+    /// It passes, and is counted.
+    Ignore,
+    /// The same, and the log says so.
+    #[default]
+    Warn,
+    DeadLetter,
+    Halt,
 }
 
 /// What becomes of an event for whose type and version there is no schema.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::*;
-use crate::config::pipeline::{OnMissingSchema, SchemaPlace, Validate};
+use crate::config::pipeline::{OnFault, OnMissingSchema, SchemaPlace, Sequence, Validate};
 
 /// A file whose first processor has these keys.
 fn file(keys: &str) -> String {
@@ -86,6 +86,33 @@ fn every_key_of_a_validate_is_read() {
 }
 
 #[test]
+fn every_key_of_a_sequence_is_read() {
+    let path = |text: &str| vec![text.to_owned()];
+    let all = loaded(&file(
+        "sequence: {field: meta.no, per: [kind, id], on_repeat: ignore, on_gap: halt, on_backwards: warn, max_aggregates: 5}",
+    ));
+    let expected = Sequence {
+        field: vec!["meta".to_owned(), "no".to_owned()],
+        per: vec![path("kind"), path("id")],
+        on_repeat: OnFault::Ignore,
+        on_gap: OnFault::Halt,
+        on_backwards: OnFault::Warn,
+        max_aggregates: 5,
+    };
+    assert_eq!(validate(&all).sequence, Some(expected));
+    let least = loaded(&file("sequence: {field: no}"));
+    let expected = Sequence {
+        field: path("no"),
+        per: vec![path("aggregate_id")],
+        on_repeat: OnFault::Warn,
+        on_gap: OnFault::Warn,
+        on_backwards: OnFault::Warn,
+        max_aggregates: 100_000,
+    };
+    assert_eq!(validate(&least).sequence, Some(expected));
+}
+
+#[test]
 fn every_key_of_a_registry_is_read() {
     let all = loaded(&file(
         "schemas:\n  registry:\n    url: https://registry.example/api\n    subject: ${event_type}-value\n    auth: {type: basic, \
@@ -114,7 +141,7 @@ fn what_a_validate_cannot_be_is_refused_in_its_place() {
     for (keys, expected) in [
         (
             "id: a",
-            "processors[0]: it takes everything: expected `schemas`, `require` or `require_fields`",
+            "processors[0]: it takes everything: expected `schemas`, `require`, `require_fields` or `sequence`",
         ),
         (
             "require_fields: []",
@@ -159,6 +186,23 @@ fn what_a_validate_cannot_be_is_refused_in_its_place() {
         (
             "schemas: {folder: src/config/schema/tests/schemas, registry: {url: 'http://r:8081'}}",
             ".schemas.registry: clashes with `folder`: schemas have one place",
+        ),
+        ("sequence: {}", ".sequence.field: missing key: expected the field with"),
+        (
+            "sequence: {field: a, per: []}",
+            ".sequence.per: expected one item or more, found an empty list",
+        ),
+        (
+            "sequence: {field: a, on_gap: skip}",
+            ".sequence.on_gap: expected `ignore`, `warn`, `dead_letter` or `halt`, found `skip`",
+        ),
+        (
+            "sequence: {field: a, on_repeat: dead_letter}",
+            ".sequence.on_repeat: `dead_letter` has no place to go to",
+        ),
+        (
+            "sequence: {field: a, max_aggregates: 0}",
+            ".sequence.max_aggregates: expected a whole number from 1 to 10000000, found 0",
         ),
         (
             "schemas: {registry: {}}",

@@ -28,6 +28,7 @@ fn validate() -> pipeline::Validate {
         event_type: name("event_type"),
         payload: name("payload"),
         require: Vec::new(),
+        sequence: None,
         require_fields: Vec::new(),
     }
 }

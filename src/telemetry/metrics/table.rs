@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{Add, CountTo, DeadLetterReason, Kept, Metric, Reading, SinkSnapshot, Snapshot, State};
+use crate::sequences::SequenceFault;
 
 /// All metrics.
 pub const METRICS: &[Metric] = &[
@@ -61,6 +62,18 @@ pub const METRICS: &[Metric] = &[
         reading: Reading::Counter(|_, s, add| {
             let mut processed = s.totals.processed.iter();
             processed.try_for_each(|(processor, count)| add(&[("processor", processor)], *count))
+        }),
+    },
+    Metric {
+        name: "sequence_faults",
+        unit: "events",
+        labels: &["kind"],
+        help: "Events whose number is out of sequence in their aggregate (`validate.sequence`), whatever became of them: repeat, gap, backwards",
+        reading: Reading::Counter(|_, s, add| {
+            SequenceFault::ALL.into_iter().try_for_each(|fault| {
+                let count = s.totals.sequence_faults.get(&fault);
+                add(&[("kind", fault.label())], count.copied().unwrap_or(0))
+            })
         }),
     },
     Metric {

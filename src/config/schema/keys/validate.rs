@@ -2,6 +2,7 @@
 
 use super::http;
 use super::mask::path;
+use crate::config::file::validate::{DEFAULT_AGGREGATES, MOST_AGGREGATES};
 use crate::config::schema::key::{Key, Takes, Variant, filled, like, list_of, patterns, variant as variant_of, word};
 
 pub(super) fn variant() -> Variant {
@@ -68,6 +69,34 @@ fn keys() -> Vec<Key> {
             list_of("list of fields", filled(), 1..=usize::MAX),
             "fields that each event must have beside its payload: members or columns that are there and not null",
         ),
+        Key::new(
+            "sequence",
+            Takes::Mapping(sequence()),
+            "numbers that must [go up by one](#sequence-numbers) in each aggregate",
+        ),
+    ]
+}
+
+fn sequence() -> Vec<Key> {
+    let action =
+        |name, meaning| Key::new(name, word(["ignore", "warn", "dead_letter", "halt"]), meaning).default("warn");
+    vec![
+        Key::new("field", filled(), "the field with an event's number").required(),
+        Key::new(
+            "per",
+            list_of("list of fields", filled(), 1..=usize::MAX),
+            "fields that name what numbers go up in",
+        )
+        .default(vec!["aggregate_id"]),
+        action("on_repeat", "the highest number comes once more"),
+        action("on_gap", "a number is left out"),
+        action("on_backwards", "a number below the highest comes"),
+        Key::new(
+            "max_aggregates",
+            Takes::Integer(1..=MOST_AGGREGATES),
+            "whose numbers are known at once; the one that was quiet longest is forgotten for another",
+        )
+        .default(DEFAULT_AGGREGATES),
     ]
 }
 

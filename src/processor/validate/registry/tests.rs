@@ -35,6 +35,7 @@ fn validate(subject: Option<&str>, on_missing: OnMissingSchema) -> Validate {
         event_type: name("event_type"),
         payload: name("payload"),
         require: Vec::new(),
+        sequence: None,
         require_fields: Vec::new(),
     })
 }
