@@ -61,6 +61,7 @@ mod mysql_statement;
 mod mysql_xa;
 mod on_update;
 mod ordering;
+mod otlp;
 mod outage;
 mod outbox;
 mod pause;

@@ -1,5 +1,6 @@
 //! `tailpost run`: pipelines in one process, each standing alone.
 
+use std::env;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ use crate::telemetry::error_chain;
 use crate::telemetry::http::{self, Access, Endpoints};
 use crate::telemetry::logs::{self, LogFormat};
 use crate::telemetry::metrics::Prefix;
+use crate::telemetry::otlp::{Exporter, OtlpError};
 use crate::telemetry::report::MaxLag;
 use crate::telemetry::status::PipelineStatus;
 
@@ -51,6 +53,10 @@ pub(super) struct RunArguments {
     once: bool,
     #[arg(long, value_enum, default_value = "text")]
     log_format: LogFormat,
+    /// Send spans of batches, and of events that carry the context of a trace, to the OpenTelemetry collector at this URL, by OTLP
+    /// over HTTP; by default to that of OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
     /// Go on though events may be missing, for this one start; the log says between which positions. Of a binlog, also pass
     /// over what cannot be read up to its end at this start, such as rows that were written as statements.
     #[arg(long, conflicts_with = "from_slot")]
@@ -111,9 +117,21 @@ async fn run_all(arguments: RunArguments, loaded: Vec<Loaded>) -> ExitCode {
             return ExitCode::from(super::FAILURE);
         }
     };
+    let exporter = match exporter(arguments.otlp.as_deref()) {
+        Ok(exporter) => exporter,
+        Err(error) => {
+            tracing::error!(error = %error_chain(&error), "start the export of spans");
+            return ExitCode::from(super::BAD_CONFIG);
+        }
+    };
     let stop_http = CancellationToken::new();
     let mut endpoints = None;
     let statuses: Vec<_> = loaded.iter().map(|file| PipelineStatus::new(&file.pipeline)).collect();
+    if let Some(exporter) = &exporter {
+        for (file, status) in loaded.iter().zip(&statuses) {
+            status.trace(exporter.tracer(&file.pipeline));
+        }
+    }
     if let HttpAddress(Some(address)) = arguments.http {
         match http::listen(address).await {
             Ok(listener) => {
@@ -156,6 +174,9 @@ async fn run_all(arguments: RunArguments, loaded: Vec<Loaded>) -> ExitCode {
             }
         }
     }
+    if let Some(exporter) = exporter {
+        exporter.close().await;
+    }
     stop_http.cancel();
     if let Some(endpoints) = endpoints {
         // A client that keeps its connection open is not waited for.
@@ -166,6 +187,26 @@ async fn run_all(arguments: RunArguments, loaded: Vec<Loaded>) -> ExitCode {
         ExitCode::from(super::FAILURE)
     } else {
         super::SUCCESS
+    }
+}
+
+/// As the command line says, or else as OpenTelemetry's own variables do, which can be set for everything on a machine: a program
+/// that cannot export says so and goes on.
+fn exporter(url: Option<&str>) -> Result<Option<Exporter>, OtlpError> {
+    if let Some(url) = url {
+        return Exporter::start(url).map(Some);
+    }
+    let is_off = env::var("OTEL_SDK_DISABLED").is_ok_and(|text| text.eq_ignore_ascii_case("true"));
+    let url = env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok();
+    let Some(url) = url.filter(|url| !url.is_empty() && !is_off) else {
+        return Ok(None);
+    };
+    match Exporter::start(&url) {
+        Ok(exporter) => Ok(Some(exporter)),
+        Err(error) => {
+            tracing::warn!(error = %error_chain(&error), "OTEL_EXPORTER_OTLP_ENDPOINT has no effect");
+            Ok(None)
+        }
     }
 }
 

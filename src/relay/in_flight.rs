@@ -480,6 +480,17 @@ impl Ledger {
         self.entries.get(index).map(|entry| entry.fate)
     }
 
+    /// Whether nothing more becomes of it, whatever is before it.
+    pub fn is_settled(&self, seq: Seq) -> bool {
+        let is_acked = || {
+            let (word, bit) = self.shared.slot(seq);
+            seq.0 < self.unacked || word.load(Ordering::Acquire) & bit != 0
+        };
+        let committed = self.shared.committed.as_ref();
+        let is_committed = committed.is_none_or(|committed| seq.0 < committed.load(Ordering::Acquire));
+        seq.0 < self.low || (is_committed && is_acked())
+    }
+
     /// Makes something else of an event that is in flight.
     pub fn set_fate(&mut self, seq: Seq, fate: Fate) {
         let index = seq

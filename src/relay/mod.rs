@@ -15,6 +15,7 @@ mod reach;
 mod refused;
 #[cfg(test)]
 mod simulation;
+mod spans;
 pub mod supervise;
 mod told;
 mod uncommitted;
@@ -48,6 +49,7 @@ use account::Account;
 use in_flight::{Failure, Fate, Ledger, Tried, Unsettled};
 use policy::Repeats;
 use refused::Origins;
+use spans::Spans;
 use told::Told;
 use uncommitted::Uncommitted;
 
@@ -167,6 +169,7 @@ pub struct Relay<S> {
     lookups: Lookups,
     /// Dead letters in flight that somebody wants to be told of.
     told: Option<Told>,
+    spans: Spans,
     /// Whether an operator holds it back.
     pauses: watch::Receiver<bool>,
     /// Held back, with a place to go on from behind what was sent of the batch at hand.
@@ -255,6 +258,7 @@ impl<S: Sink> Relay<S> {
         let pauses = status.pauses();
         let lookups = Lookups::new(chain.schema_registries());
         let told = status.notices().map(Told::new);
+        let spans = Spans::new(status.tracer(), sink.refuses_singly());
         Self {
             chain,
             dead_letters,
@@ -285,6 +289,7 @@ impl<S: Sink> Relay<S> {
             leads,
             lookups,
             told,
+            spans,
             pauses,
             rests: false,
         }
@@ -418,6 +423,7 @@ impl<S: Sink> Relay<S> {
             let progress = account.take_committed();
             self.status.settled(&progress);
         }
+        self.spans.abandon();
         self.status.rests(true);
         // At once: a sink that goes on behind a failure could let later records overtake.
         if let Err(error) = self.sink.close(Instant::now()).await {
@@ -506,6 +512,7 @@ impl<S: Sink> Relay<S> {
     /// Passes over what is settled, and tells the position that was reached.
     fn move_watermark(&mut self, acked: &watch::Sender<Option<Position>>) {
         let progress = self.advance();
+        self.spans.settle(&self.ledger);
         self.status.settled(&progress);
         if let Some(position) = progress.position {
             failpoint::hit("ack");
@@ -559,6 +566,7 @@ impl<S: Sink> Relay<S> {
         if let Some(account) = &mut self.account {
             account.taken(&batch.end);
         }
+        self.spans.batch(&batch);
         self.more_follows = batch.more_follows;
         self.events = batch.events.into();
         self.batch = Some(BatchRest {
@@ -599,6 +607,7 @@ impl<S: Sink> Relay<S> {
         let Some(BatchRest { end, skipped, .. }) = self.batch.take() else {
             return false;
         };
+        self.spans.batch_handled(self.ledger.next_seq());
         match &mut self.uncommitted {
             None => self.ledger.boundary(end, skipped),
             Some(uncommitted) => uncommitted.boundary(end, skipped),
@@ -701,6 +710,7 @@ impl<S: Sink> Relay<S> {
         if let Some(told) = &mut self.told {
             told.note(seq, fate, &record);
         }
+        let span = self.spans.of(&record, commit_time_us);
         let taken = match fate {
             Fate::DeadLettered(_) => self.sink.park(seq, record),
             Fate::Published | Fate::Skipped(_) | Fate::Position => self.sink.send(seq, record),
@@ -712,6 +722,7 @@ impl<S: Sink> Relay<S> {
                 if let (Some(account), Some(described)) = (&mut self.account, described) {
                     account.sent(seq, described, fate);
                 }
+                self.spans.sent(seq, fate, span);
                 failpoint::hit("send");
                 if let Some(uncommitted) = &mut self.uncommitted {
                     uncommitted.taken(commit_time_us);

@@ -92,6 +92,7 @@ impl<S: Sink> Relay<S> {
                 if let Some(told) = &mut self.told {
                     told.note(seq, fate, &letter);
                 }
+                self.spans.set_fate(seq, fate);
                 if let Err(given_back) = self.sink.park(seq, letter) {
                     let text = match given_back {
                         SendError::Rejected(_, error) => error.text,
@@ -109,6 +110,7 @@ impl<S: Sink> Relay<S> {
                     account.refused(seq, Fate::Skipped(reason), attempts, error.to_string());
                 }
                 self.ledger.set_fate(seq, Fate::Skipped(reason));
+                self.spans.set_fate(seq, Fate::Skipped(reason));
                 self.sink.pass_over(seq);
                 self.ledger.acks().acked(seq);
                 None

@@ -8,6 +8,7 @@ pub mod http;
 mod log_reach;
 pub mod logs;
 pub mod metrics;
+pub mod otlp;
 mod page;
 mod rate;
 pub mod report;

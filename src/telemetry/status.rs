@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
@@ -22,6 +22,7 @@ use crate::source::LogBatch;
 
 use super::histogram::Histogram;
 use super::log_reach::LogReach;
+use super::otlp::Tracer;
 use super::rate::Rate;
 use super::state::{self, Troubles};
 
@@ -88,6 +89,7 @@ pub struct PipelineStatus {
     oldest_us: AtomicI64,
     paused: watch::Sender<bool>,
     notices: Option<Arc<Notices>>,
+    tracer: OnceLock<Tracer>,
 }
 
 #[derive(Debug)]
@@ -274,6 +276,7 @@ impl PipelineStatus {
             oldest_us: AtomicI64::new(i64::MAX),
             paused: watch::Sender::new(false),
             notices: None,
+            tracer: OnceLock::new(),
         }
     }
 
@@ -308,6 +311,19 @@ impl PipelineStatus {
 
     pub(super) fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the relays that are made from now on say when batches and events begin and end.
+    pub fn trace(&self, tracer: Tracer) {
+        // The first one stays.
+        for further in &self.further {
+            further.trace(tracer.clone());
+        }
+        let _ = self.tracer.set(tracer);
+    }
+
+    pub fn tracer(&self) -> Option<Tracer> {
+        self.tracer.get().cloned()
     }
 
     /// How often a server has begun to stream.

@@ -255,6 +255,13 @@ pub const METRICS: &[Metric] = &[
         reading: Reading::Histogram(|s| &s.end_to_end),
     },
     Metric {
+        name: "spans_dropped",
+        unit: "spans",
+        labels: &[],
+        help: "Spans that the collector of --otlp did not take, or that found no room to wait for it",
+        reading: Reading::Counter(|status, _, add| add(&[], status.tracer().map_or(0, |tracer| tracer.dropped()))),
+    },
+    Metric {
         name: "pipeline_info",
         unit: "1",
         labels: &["tenant", "label_...", "annotation_..."],
