@@ -85,7 +85,7 @@ test-debezium: ## changing over from a Debezium connector under load; fetches Ka
 test-targets: ## the HTTP sink with Apache Solr and RDF4J's server; fetches both, about 140 MB
 	@tools/setup.sh rust build kafka
 	eval "$$(tools/servers/targets.sh)" && tools/servers.sh with pg mysql kafka -- \
-	  $(TEST) --test main -- --test-threads 2 --include-ignored solr:: rdf4j::
+	  $(TEST) --test main -- --test-threads 1 --include-ignored solr:: rdf4j::
 
 # The development profile: the demo measures nothing.
 DB ?= postgres
