@@ -33,9 +33,7 @@ const FLUSH: Duration = Duration::from_secs(5);
 /// Why nothing is exported.
 #[derive(Debug, thiserror::Error)]
 pub enum OtlpError {
-    #[error(
-        "this tailpost was built without OTLP: build it by `cargo build --release --features otlp`, or leave --otlp out"
-    )]
+    #[error("this tailpost was built without OTLP: build it by `cargo build --release --features otlp`")]
     NotBuilt,
     #[error("--otlp {url}: expected the URL of a collector, such as http://127.0.0.1:4318")]
     Url { url: String },
