@@ -301,3 +301,72 @@ impl fmt::Display for MysqlEventPosition {
         write!(f, "{}/{}/{}", self.transaction.id, self.table, self.row)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
+
+    fn position(base: MysqlBase, pos: u64, rows: Option<(&TransactionId, u64)>) -> MysqlPosition {
+        MysqlPosition {
+            server: ServerIdentity { uuid: None, id: 1 },
+            base,
+            place: BinlogPlace {
+                file: Arc::from("binlog.000002"),
+                pos,
+            },
+            partial: rows
+                .map(|(transaction, rows)| MysqlPartial {
+                    transaction: transaction.clone(),
+                    rows: RowCounts([(Arc::from("shop.outbox"), rows)].into()),
+                })
+                .into_iter()
+                .collect(),
+            reread: None,
+        }
+    }
+
+    /// The second row of a transaction that ends at 500.
+    fn event(id: &TransactionId, before: MysqlPosition) -> MysqlEventPosition {
+        MysqlEventPosition {
+            transaction: Arc::new(MysqlTransaction {
+                id: id.clone(),
+                server_id: 1,
+                file: Arc::from("binlog.000002"),
+                before,
+            }),
+            table: Arc::from("shop.outbox"),
+            row: 2,
+            others: None,
+            pos: 500,
+            index: 0,
+        }
+    }
+
+    #[test]
+    fn an_event_is_done_with_its_transaction_or_its_row() {
+        let gtids = |last: u64| MysqlBase::Gtids(format!("{UUID}:1-{last}").parse().unwrap());
+        let mariadb = |last: u64| MysqlBase::Mariadb(format!("0-1-{last}").parse().unwrap());
+        let by_file = |_| MysqlBase::File(ByFile);
+        let bases: [(&str, &dyn Fn(u64) -> MysqlBase); 3] = [
+            (&format!("{UUID}:7"), &gtids),
+            ("0-1-7", &mariadb),
+            ("binlog.000002:300", &by_file),
+        ];
+        for (id, base) in bases {
+            let id: TransactionId = id.parse().unwrap();
+            let event = event(&id, position(base(6), 300, None));
+            for (last, pos, rows, expected) in [
+                (7, 550, None, true),
+                (6, 300, Some(2), true),
+                (6, 300, Some(1), false),
+                (6, 300, None, false),
+            ] {
+                let rows = rows.map(|rows| (&id, rows));
+                let found = position(base(last), pos, rows).covers(&event);
+                assert_eq!(found, expected, "{id}: {last} {pos} {rows:?}");
+            }
+        }
+    }
+}
