@@ -81,5 +81,6 @@ mod solr;
 mod standby;
 mod status;
 mod stuck;
+mod tail;
 mod takeover;
 mod unknown_topics;

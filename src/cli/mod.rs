@@ -15,6 +15,7 @@ mod position;
 mod run;
 mod schema;
 mod status;
+mod tail;
 mod validate;
 
 use std::path::{Path, PathBuf};
@@ -72,6 +73,11 @@ enum Command {
     Pause(pause::PauseArguments),
     /// Let pipelines that are held back go on.
     Resume(pause::PauseArguments),
+    /// Show what a pipeline would publish now, as lines of JSON: without its sinks, and without moving its checkpoint.
+    #[command(
+        after_help = "Example:\n  tailpost tail pipelines/orders-postgres.yaml | jq .value\n\nBegins at the log's end, beside the running pipeline, and ends with SIGINT or when nobody reads it. PostgreSQL is read by a temporary slot."
+    )]
+    Tail(tail::TailArguments),
     /// Find out what somebody should be told of, for cron and CI.
     Alert(alert::AlertArguments),
     /// Print the JSON Schema of pipeline files, with which editors complete and check them.
@@ -115,6 +121,7 @@ pub fn main() -> ExitCode {
         Command::Status(arguments) => status::run(arguments),
         Command::Pause(arguments) => pause::run(&arguments, Hold::Pause),
         Command::Resume(arguments) => pause::run(&arguments, Hold::Resume),
+        Command::Tail(arguments) => tail::run(&arguments),
         Command::Alert(arguments) => alert::run(arguments),
         Command::Schema => schema::run(),
         Command::Position(arguments) => position::run(arguments),

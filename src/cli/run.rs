@@ -211,7 +211,7 @@ fn exporter(url: Option<&str>) -> Result<Option<Exporter>, OtlpError> {
 }
 
 /// The first SIGTERM or SIGINT drains; the second ends the process at once.
-fn stop_on_signals(stop: CancellationToken) -> std::io::Result<JoinHandle<()>> {
+pub(super) fn stop_on_signals(stop: CancellationToken) -> std::io::Result<JoinHandle<()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(tokio::spawn(async move {

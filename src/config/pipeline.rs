@@ -161,6 +161,8 @@ pub struct Postgres {
     pub create: bool,
     /// Whether a slot that is made is one that servers from 17 on keep in step on their standbys.
     pub failover: bool,
+    /// Whether the slot goes with its connection; never so of a file.
+    pub temporary: bool,
     /// Larger messages and rows are discarded while they stream in and reported as `rejected`.
     pub max_message_bytes: u64,
     /// Ordinary tables whose changes are published.

@@ -17,6 +17,7 @@ mod refused;
 mod simulation;
 mod spans;
 pub mod supervise;
+pub(crate) mod tail;
 mod told;
 mod uncommitted;
 

@@ -63,12 +63,48 @@ pub(super) struct PipelineParts {
 }
 
 /// A source as its file has it, from which each connection is made anew.
-enum SourceConfig {
+pub(super) enum SourceConfig {
     Postgres(Arc<config::Postgres>),
     Mysql {
         config: Arc<config::Mysql>,
         accepted: AcceptedLog,
     },
+}
+
+impl SourceConfig {
+    pub(super) fn new(source: &config::Source) -> Self {
+        match source {
+            config::Source::Postgres(source) => Self::Postgres(Arc::new(source.as_ref().clone())),
+            config::Source::Mysql(source) => Self::Mysql {
+                config: Arc::new(source.as_ref().clone()),
+                accepted: AcceptedLog::default(),
+            },
+        }
+    }
+
+    fn id(&self) -> &str {
+        match self {
+            Self::Postgres(config) => &config.id,
+            Self::Mysql { config, .. } => &config.id,
+        }
+    }
+
+    /// Runs over one connection; `name` keeps other instances out.
+    pub(super) async fn run(
+        &self,
+        name: &str,
+        options: SourceOptions,
+        log: &mut LogChannel,
+    ) -> Result<(), SourceError> {
+        match self {
+            Self::Postgres(config) => PostgresSource::new(Arc::clone(config), options).run(log).await,
+            Self::Mysql { config, accepted } => {
+                MysqlSource::new(Arc::clone(config), name, options, accepted.clone())
+                    .run(log)
+                    .await
+            }
+        }
+    }
 }
 
 impl PipelineParts {
@@ -80,24 +116,11 @@ impl PipelineParts {
             sinks: sinks.collect(),
             checkpoint: CheckpointPlace::new(pipeline),
             name: pipeline.name.clone(),
-            source: match &pipeline.source {
-                config::Source::Postgres(source) => SourceConfig::Postgres(Arc::new(source.as_ref().clone())),
-                config::Source::Mysql(source) => SourceConfig::Mysql {
-                    config: Arc::new(source.as_ref().clone()),
-                    accepted: AcceptedLog::default(),
-                },
-            },
+            source: SourceConfig::new(&pipeline.source),
             sequences: pipeline
                 .keeps_sequences()
                 .then(|| Arc::new(Sequences::new(&state_dir, &pipeline.name))),
             state_dir,
-        }
-    }
-
-    fn source_id(&self) -> &str {
-        match &self.source {
-            SourceConfig::Postgres(config) => &config.id,
-            SourceConfig::Mysql { config, .. } => &config.id,
         }
     }
 }
@@ -168,7 +191,7 @@ impl Parts for PipelineParts {
     fn store(&self) -> Result<Self::Store, CheckpointError> {
         let mut sequences = self.sequences.clone();
         let store = match &self.checkpoint {
-            CheckpointPlace::File => Store::File(FileStore::open(&self.state_dir, &self.name, self.source_id())?),
+            CheckpointPlace::File => Store::File(FileStore::open(&self.state_dir, &self.name, self.source.id())?),
             CheckpointPlace::Kafka { cluster, topic } => {
                 // An older file would be passed over in silence, and the stream begin anew.
                 FileStore::refuse_leftover(&self.state_dir, &self.name)?;
@@ -181,7 +204,7 @@ impl Parts for PipelineParts {
                     false => Writer::Own,
                 };
                 let (cluster, topic) = (Arc::clone(cluster), topic.clone());
-                Store::Kafka(KafkaStore::new(cluster, topic, &self.name, self.source_id(), writer))
+                Store::Kafka(KafkaStore::new(cluster, topic, &self.name, self.source.id(), writer))
             }
         };
         Ok(WithSequences { store, sequences })
@@ -207,13 +230,6 @@ impl Parts for PipelineParts {
     }
 
     async fn source(&self, options: SourceOptions, log: &mut LogChannel) -> Result<(), SourceError> {
-        match &self.source {
-            SourceConfig::Postgres(config) => PostgresSource::new(Arc::clone(config), options).run(log).await,
-            SourceConfig::Mysql { config, accepted } => {
-                MysqlSource::new(Arc::clone(config), &self.name, options, accepted.clone())
-                    .run(log)
-                    .await
-            }
-        }
+        self.source.run(&self.name, options, log).await
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::{self, DeadLetterPlace, LetterFile, Pipeline};
 use crate::position::Position;
@@ -31,6 +32,8 @@ enum TargetParts {
     Http(HttpSinkParts),
     File(PathBuf),
     Stdout,
+    /// Whoever reads it may go away.
+    Shown(CancellationToken),
 }
 
 impl SinkParts {
@@ -53,6 +56,14 @@ impl SinkParts {
                 DeadLetterPlace::Topic(_) => None,
             });
         Self { target, letters }
+    }
+
+    /// Lines on standard output in place of any sink. `closed` is cancelled when nobody reads them any more.
+    pub(crate) fn for_looking(closed: CancellationToken) -> Self {
+        Self {
+            target: TargetParts::Shown(closed),
+            letters: None,
+        }
     }
 
     /// For an operator's command beside the pipeline, which may run: without transactions, whose id would shut that out, and
@@ -98,12 +109,13 @@ impl SinkParts {
                 Arc::clone(status),
                 |_| {},
             )),
-            TargetParts::Stdout => Target::Lines(Worker::start(
-                StdoutLines::default(),
-                acks.clone(),
-                Arc::clone(status),
-                |_| {},
-            )),
+            TargetParts::Stdout | TargetParts::Shown(_) => {
+                let lines = match &self.target {
+                    TargetParts::Shown(closed) => StdoutLines::telling(closed.clone()),
+                    _ => StdoutLines::default(),
+                };
+                Target::Lines(Worker::start(lines, acks.clone(), Arc::clone(status), |_| {}))
+            }
         };
         let letters = match &self.letters {
             Some(file) => {

@@ -4,6 +4,8 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use tokio_util::sync::CancellationToken;
+
 use crate::config;
 use crate::preflight::Finding;
 use crate::record::Record;
@@ -15,6 +17,17 @@ use super::{DeliveryError, DeliveryErrorKind, json_line};
 #[derive(Debug, Default)]
 pub(super) struct StdoutLines {
     lines: Vec<u8>,
+    /// Cancelled when nobody reads it any more.
+    closed: Option<CancellationToken>,
+}
+
+impl StdoutLines {
+    pub(super) fn telling(closed: CancellationToken) -> Self {
+        Self {
+            closed: Some(closed),
+            ..Self::default()
+        }
+    }
 }
 
 impl Medium for StdoutLines {
@@ -22,6 +35,11 @@ impl Medium for StdoutLines {
         render(&mut self.lines, records);
         let mut stdout = io::stdout().lock();
         let written = stdout.write_all(&self.lines).and_then(|()| stdout.flush());
+        if let (Err(error), Some(closed)) = (&written, &self.closed)
+            && error.kind() == ErrorKind::BrokenPipe
+        {
+            closed.cancel();
+        }
         written.map_err(|error| DeliveryError {
             // Whoever read it is gone for good.
             kind: DeliveryErrorKind::Refused,

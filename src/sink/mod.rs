@@ -214,10 +214,14 @@ impl SinkError {
 
 /// What `tailpost check` looks at where a pipeline's records go.
 pub async fn preflight(pipeline: &Pipeline) -> Vec<Finding> {
-    match &pipeline.sink {
-        config::Sink::Kafka(kafka) => kafka::preflight(kafka, pipeline).await,
-        config::Sink::Http(http) => http::preflight(http).await,
-        config::Sink::File(file) => vec![lines::preflight(file)],
-        config::Sink::Stdout(_) => Vec::new(),
+    let mut findings = Vec::new();
+    for pipeline in pipeline.of_each_sink() {
+        findings.extend(match &pipeline.sink {
+            config::Sink::Kafka(kafka) => kafka::preflight(kafka, &pipeline).await,
+            config::Sink::Http(http) => http::preflight(http).await,
+            config::Sink::File(file) => vec![lines::preflight(file)],
+            config::Sink::Stdout(_) => Vec::new(),
+        });
     }
+    findings
 }

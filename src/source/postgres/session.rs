@@ -281,7 +281,7 @@ impl Opening<'_> {
         Wanted {
             slot: &self.config.slot,
             database: &reached.database,
-            create: self.config.create,
+            create: self.config.create || self.config.temporary,
             start: self.config.start,
             word: self.options.word,
             how_to_keep_slots: how_to_keep_slots(reached.control.version()),
@@ -313,6 +313,9 @@ async fn make_slot(
     client: &mut ReplicationClient,
     config: &config::Postgres,
 ) -> Result<Lsn, PostgresError> {
+    if config.temporary {
+        return make_temporary_slot(client, config).await;
+    }
     let making = control.create_slot(&config.slot, config.failover);
     tokio::pin!(making);
     let mut patience = SLOT_PATIENCE;
@@ -332,6 +335,19 @@ async fn make_slot(
             }
         }
     }
+}
+
+/// Only the connection that makes such a slot can read it. The form without parentheses is known from PostgreSQL 14 on.
+async fn make_temporary_slot(client: &mut ReplicationClient, config: &config::Postgres) -> Result<Lsn, PostgresError> {
+    let slot = quote_identifier(&config.slot);
+    let command = format!("CREATE_REPLICATION_SLOT {slot} TEMPORARY LOGICAL pgoutput NOEXPORT_SNAPSHOT");
+    let rows = client.query(&command).await?;
+    // The slot's name, and the place from which it has everything.
+    let place = rows.first().and_then(|row| row.get(1)?.as_deref()?.parse().ok());
+    place.ok_or_else(|| PostgresError::Unexpected {
+        found: "another answer to CREATE_REPLICATION_SLOT".to_owned(),
+        expected: "the slot's name and consistent point",
+    })
 }
 
 async fn warn_of_young_publication(

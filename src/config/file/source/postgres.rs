@@ -45,6 +45,7 @@ pub(super) fn read(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Postgres>
         publication: publication?,
         create: create?.unwrap_or(true),
         failover: failover?.unwrap_or(true),
+        temporary: false,
         max_message_bytes: common.max_message_bytes,
         tables,
         outbox,
