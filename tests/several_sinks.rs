@@ -263,3 +263,56 @@ fn a_letter_names_its_sink_and_is_sent_to_that_one_again() {
     assert_eq!(relay.wait_exit(DEADLINE), 0);
     assert_eq!(lines(&relay), texts(1..=3));
 }
+
+over_each!(a_record_that_one_sink_refuses_is_found_in_the_middle_of_a_batch: postgres, mysql);
+fn a_record_that_one_sink_refuses_is_found_in_the_middle_of_a_batch(db: Db) {
+    let bed = Bed::new(db);
+    let target = Target::new(|_, _| Answer::Status(200));
+    // The broker takes no record without a key for it.
+    bed.kafka
+        .create_topic(&bed.topic("compacted"), 1, &[("cleanup.policy", "compact")]);
+    let letters = "  dead_letter: {type: sqlite, config: {path: dead.sqlite}}\n";
+    let pipeline = format!("{PIPELINE}{letters}").replace("<topic>", &bed.topic("compacted"));
+    let mut relay = relay_of(&pipeline, &bed, &target, ["", ", concurrency: 50", ""]);
+    let event = |number: u32| match number {
+        700 => Event::of("700"),
+        number => Event::of(number.to_string()).key("k"),
+    };
+    bed.app()
+        .emit_all(&(1..=1000).map(event).collect::<Vec<_>>())
+        .expect("commit");
+    wait_published(&relay, "topic", 999);
+    let dead = || {
+        relay.metric(
+            "tailpost_events_dead_lettered_total",
+            &[("reason", "permanent_failure")],
+        )
+    };
+    eventually(DEADLINE, "one letter", || dead() == 1.0);
+    wait_published(&relay, "target", 1000);
+    let before = saved(&relay);
+    bed.app().emit(&event(1001));
+    wait_published(&relay, "topic", 1000);
+    eventually(DEADLINE, "the position saved", || saved(&relay) != before);
+    relay.sigterm();
+    assert_eq!(relay.wait_exit(DEADLINE), 0);
+    let mut written = lines(&relay);
+    written.sort_unstable();
+    written.dedup();
+    assert_eq!(written.len(), 1001);
+}
+
+#[test]
+fn a_quorum_that_cannot_be_met_without_a_person_ends_the_pipeline() {
+    let bed = Bed::new(Db::Postgres);
+    let target = Target::new(|request, _| Answer::Status(if request.text() == "2" { 401 } else { 200 }));
+    let quorum = "  commit_policy: {mode: quorum, quorum: 3}\n";
+    let mut relay = relay(&bed, &target, ["", ", halt_on: [401]", ""], quorum);
+    emit(&bed, 1..=2);
+    relay.wait_halted(&["sink `target`: delivery failed: ", " answers 401"]);
+    // What it had is not forgotten, and what it did not have comes again.
+    target.behave(|_, _| Answer::Status(200));
+    relay.start();
+    wait_published(&relay, "target", 1);
+    assert_eq!(bodies(&target).last().map(String::as_str), Some("2"));
+}

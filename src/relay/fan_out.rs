@@ -6,6 +6,7 @@
 //! With a quorum all lanes are free, and there is room where that many have some.
 
 use std::future::{Future, poll_fn};
+use std::mem;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -28,8 +29,8 @@ use super::backoff::Backoff;
 use super::in_flight::{Ledger, Limits};
 use super::parts::Parts;
 use super::reach::{Lane, Reach};
-use super::supervise::{Branch, CHANNEL};
-use super::{End, Relay, RelayParts};
+use super::supervise::{Branch, CHANNEL, Left};
+use super::{End, HaltError, Relay, RelayParts};
 
 /// Batches that wait for a lane that is not waited for, of a quarter MiB each at most and a single event where that is larger.
 const FREE_CHANNEL: usize = 32;
@@ -218,50 +219,96 @@ pub(super) struct FreeLane<P> {
     pub(super) junction: Arc<Junction>,
     pub(super) journal: Journal,
     pub(super) overtakable: bool,
+    pub(super) in_quorum: bool,
+    /// What the first sink begins with: of a quorum, whose batches come again where too many have lost them.
+    pub(super) left: Left,
+}
+
+/// How such a lane ended, and what its last sink leaves to the next life.
+pub(super) struct FreeEnd {
+    pub(super) lane: Lane,
+    /// None: the source has ended, or nothing more is wanted.
+    pub(super) error: Option<FreeError>,
+    pub(super) left: Left,
 }
 
 impl<P: Parts> FreeLane<P> {
     /// Relays with one sink after the other, until the source ends or there is nothing that another sink could do.
-    pub(super) async fn run(self, outlet: Outlet, stop: CancellationToken, abandon: CancellationToken) {
+    pub(super) async fn run(mut self, outlet: Outlet, stop: CancellationToken, abandon: CancellationToken) -> FreeEnd {
         let Outlet { mut batches, acked } = outlet;
         let status = Arc::clone(&self.branch.status);
         let mut backoff = Backoff::new(self.branch.pipeline.restart);
-        loop {
+        let error = loop {
             let settled = status.snapshot().totals.settled();
-            let error = match self.relay(&mut batches, &acked, &stop, &abandon).await {
-                Ok(()) => return,
-                Err(error) => error,
+            let Err(error) = self.relay(&mut batches, &acked, &stop, &abandon).await else {
+                break None;
             };
+            if !error.can_heal() {
+                break Some(error);
+            }
             // What was in flight may have come through all the same: nobody can tell any more.
             let lost = status.lose_in_flight();
-            let waiting = batches.len();
-            self.junction.change(|reach| reach.lost_all_but(self.lane, waiting));
+            self.lose_all_but(batches.len(), &acked);
             if stop.is_cancelled() || abandon.is_cancelled() {
-                return;
-            }
-            let reason = error.to_string();
-            if !error.can_heal() {
-                tracing::error!(error = %reason, lost, "the sink is given up; the pipeline goes on without it");
-                status.sink_gone(Some(reason));
-                // Its channel closes with it, and what follows is counted as lost.
-                return;
+                break None;
             }
             if status.snapshot().totals.settled() > settled {
                 backoff.reset();
             }
             let wait = backoff.wait();
+            let reason = error.to_string();
             tracing::warn!(error = %reason, lost, again_in = ?wait, "the sink failed; the pipeline does not wait for it");
             status.sink_gone(Some(reason));
             tokio::select! {
-                () = stop.cancelled() => return,
-                () = abandon.cancelled() => return,
+                () = stop.cancelled() => break None,
+                () = abandon.cancelled() => break None,
                 () = sleep(wait) => {}
             }
+        };
+        batches.close();
+        while let Ok(batch) = batches.try_recv() {
+            status.lose(batch.events.len() as u64);
         }
+        let lost = status.lose_in_flight();
+        self.lose_all_but(0, &acked);
+        match &error {
+            Some(error) => {
+                let reason = error.to_string();
+                match self.in_quorum {
+                    false => {
+                        tracing::error!(error = %reason, lost, "the sink is given up; the pipeline goes on without it")
+                    }
+                    // Whether it does is for the others to say.
+                    true => tracing::warn!(error = %reason, lost, "the sink is given up; the quorum is of the others"),
+                }
+                status.registry_trouble(None);
+                status.sink_gone(Some(reason));
+            }
+            None if lost > 0 => {
+                tracing::warn!(
+                    lost,
+                    "the sink ends before it has all that it was given; it is not waited for"
+                );
+            }
+            None => {}
+        }
+        let (lane, left) = (self.lane, self.left);
+        FreeEnd { lane, error, left }
+    }
+
+    /// Tells what this lane will not have: all but what it is known to have, and the last so many batches.
+    fn lose_all_but(&self, waiting: usize, acked: &watch::Sender<Option<Position>>) {
+        let last = acked.borrow().clone();
+        self.junction.change(|reach| {
+            if let Some(last) = last {
+                reach.had(self.lane, &last);
+            }
+            reach.lost_all_but(self.lane, waiting);
+        });
     }
 
     async fn relay(
-        &self,
+        &mut self,
         batches: &mut mpsc::Receiver<LogBatch>,
         acked: &watch::Sender<Option<Position>>,
         stop: &CancellationToken,
@@ -272,6 +319,11 @@ impl<P: Parts> FreeLane<P> {
         let sink = self.parts.sink(self.lane, ledger.acks())?;
         self.branch.status.sink_gone(None);
         let port = self.journal.port(pipeline.sink.id(), ledger.acks());
+        let Left {
+            single,
+            behind,
+            culprit,
+        } = mem::take(&mut self.left);
         let relay = Relay::new(RelayParts {
             chain: self.parts.chain(pipeline),
             dead_letters: DeadLetters::new(pipeline),
@@ -281,15 +333,29 @@ impl<P: Parts> FreeLane<P> {
             policies: pipeline.errors,
             delivery: pipeline.delivery,
             status: Arc::clone(&self.branch.status),
-            single: 0,
-            culprit: None,
+            single,
+            behind,
+            culprit,
             counted: 0,
             overtakable: self.overtakable,
             leads: false,
         });
         match relay.relay(batches, acked, stop, abandon).await {
             End::Drained | End::Abandoned { .. } => Ok(()),
-            End::SinkFailed { error, .. } => Err(error.into()),
+            End::SinkFailed {
+                error,
+                single,
+                behind,
+                culprit,
+                ..
+            } => {
+                self.left = Left {
+                    single,
+                    behind,
+                    culprit,
+                };
+                Err(error.into())
+            }
             End::Halted(halt) => Err(FreeError::Halted(halt)),
             End::Suspended { seconds } => Err(FreeError::Suspended { seconds }),
         }
@@ -298,11 +364,12 @@ impl<P: Parts> FreeLane<P> {
 
 /// Why a sink that nobody waits for was let go.
 #[derive(Debug, thiserror::Error)]
-enum FreeError {
+pub(super) enum FreeError {
     #[error("{}", error_chain(.0))]
     Sink(#[from] SinkError),
-    #[error(transparent)]
-    Halted(super::HaltError),
+    #[error("{}", error_chain(.0))]
+    Halted(HaltError),
+    /// Another instance may have the source: the life is over.
     #[error("the process was stopped for {seconds} s")]
     Suspended { seconds: u64 },
 }
@@ -311,8 +378,7 @@ impl FreeError {
     fn can_heal(&self) -> bool {
         match self {
             Self::Sink(error) => error.can_heal(),
-            Self::Halted(_) => false,
-            Self::Suspended { .. } => true,
+            Self::Halted(_) | Self::Suspended { .. } => false,
         }
     }
 }

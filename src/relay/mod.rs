@@ -82,6 +82,8 @@ pub enum End {
         error: SinkError,
         /// How many of the next events must go in small groups to find the one that the sink does not take.
         single: u64,
+        /// They follow this event, where the next life can begin before the last boundary; by its text.
+        behind: Option<String>,
         /// That one, once it is found.
         culprit: Option<Culprit>,
         /// What was being committed.
@@ -113,6 +115,8 @@ pub struct RelayParts<S> {
     pub port: Option<Port>,
     /// Events among which the sink refuses one: to be sent in small groups first, or one by one where they are few.
     pub single: u64,
+    /// They follow this event; none: they are the first.
+    pub behind: Option<String>,
     /// The event that a former life found to be refused.
     pub culprit: Option<Culprit>,
     /// Events that were counted as received in a former life and come again.
@@ -137,6 +141,9 @@ pub struct Relay<S> {
     /// What is to be written down of events, where anything is.
     account: Option<Account>,
     single: u64,
+    behind: Option<String>,
+    /// The event behind which the last boundary was reached, where another sink can keep the position before it.
+    reached: Option<EventPosition>,
     /// The most of those that may be in flight at once.
     group: u64,
     counted: u64,
@@ -245,6 +252,7 @@ impl<S: Sink> Relay<S> {
             status,
             port,
             single,
+            behind,
             culprit,
             counted,
             overtakable,
@@ -263,7 +271,7 @@ impl<S: Sink> Relay<S> {
         Self {
             chain,
             dead_letters,
-            origins: sink.refuses_singly().then(Origins::default),
+            origins: (sink.refuses_singly() || !leads).then(Origins::default),
             sink,
             ledger,
             policies,
@@ -271,6 +279,8 @@ impl<S: Sink> Relay<S> {
             status,
             account: port.map(Account::new),
             single,
+            behind,
+            reached: None,
             group: group(single),
             counted,
             events: VecDeque::new(),
@@ -366,7 +376,10 @@ impl<S: Sink> Relay<S> {
                 break End::Drained;
             }
             if deadline.is_none() && (stop.is_cancelled() || self.halted.is_some()) {
-                self.status.enter(State::Draining);
+                // One of several sinks that halts can be one that the pipeline goes on without.
+                if self.leads || stop.is_cancelled() {
+                    self.status.enter(State::Draining);
+                }
                 deadline = Some(Instant::now() + self.delivery.drain_timeout);
             }
             let (drain, decide) = (deadline, self.failures.decide_at);
@@ -499,6 +512,7 @@ impl<S: Sink> Relay<S> {
         End::SinkFailed {
             error,
             single,
+            behind: self.reached.as_ref().map(EventPosition::to_string),
             // A former life's that was not come to yet is still the one.
             culprit: culprit.or_else(|| self.culprit.take()),
             unsettled: self.unsettled(),
@@ -513,6 +527,7 @@ impl<S: Sink> Relay<S> {
     /// Passes over what is settled, and tells the position that was reached.
     fn move_watermark(&mut self, acked: &watch::Sender<Option<Position>>) {
         let progress = self.advance();
+        self.note_reached();
         self.spans.settle(&self.ledger);
         self.status.settled(&progress);
         if let Some(position) = progress.position {
@@ -667,6 +682,7 @@ impl<S: Sink> Relay<S> {
                     if let Some(batch) = &mut self.batch {
                         batch.before = batch.at.replace(event.position.clone());
                     }
+                    self.come_to_where_to_search();
                     (self.chain.process(event), commit_time_us)
                 }
             };
@@ -690,8 +706,9 @@ impl<S: Sink> Relay<S> {
     fn send(&mut self, parked: Parked) -> bool {
         let bytes = parked.record.byte_len() as u64 + QUEUE_OVERHEAD;
         // What stands for a refused record travels alone: should it be refused as well, nothing else fails with it.
-        let alone = self.alone.is_some() || (self.single > 0 && (self.group == 1 || !parked.refusals.is_empty()));
-        let most = match self.single {
+        let single = if self.behind.is_some() { 0 } else { self.single };
+        let alone = self.alone.is_some() || (single > 0 && (self.group == 1 || !parked.refusals.is_empty()));
+        let most = match single {
             _ if alone => 1,
             0 => u64::MAX,
             _ => self.group,
@@ -728,7 +745,7 @@ impl<S: Sink> Relay<S> {
                 if let Some(uncommitted) = &mut self.uncommitted {
                     uncommitted.taken(commit_time_us);
                 }
-                if self.single > 0 {
+                if single > 0 {
                     self.single -= 1;
                     if alone {
                         self.alone = self.at().map(|at| Alone { at, fate, refusals });
@@ -771,6 +788,15 @@ impl<S: Sink> Relay<S> {
                     }
                 }
             }
+        }
+    }
+
+    /// Begins to send in small groups at the last event that is known to be taken, which is sent once more with them.
+    fn come_to_where_to_search(&mut self) {
+        let Some(behind) = &self.behind else { return };
+        if self.at().is_some_and(|at| at.to_string() == *behind) {
+            self.behind = None;
+            self.single += 1;
         }
     }
 

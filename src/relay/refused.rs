@@ -51,10 +51,21 @@ impl<S: Sink> Relay<S> {
         }
     }
 
+    /// Keeps which event the last boundary stands behind, where another sink can hold the position back before it.
+    pub(super) fn note_reached(&mut self) {
+        let last = self.ledger.reached().0.checked_sub(1);
+        if let (false, Some(origins), Some(last)) = (self.leads, &self.origins, last)
+            && let Some(at) = origins.get(Seq(last))
+        {
+            self.reached = Some(at.clone());
+        }
+    }
+
     /// Does with what was refused since the last look what the policy says.
     pub(super) fn settle_refused(&mut self) -> Option<End> {
         let origins = self.origins.as_mut()?;
-        origins.forget_before(self.ledger.low());
+        // What a boundary is reached behind is asked for when that comes.
+        origins.forget_before(Seq(self.ledger.low().0.min(self.ledger.reached().0.saturating_sub(1))));
         let refused = self.ledger.take_refused();
         refused.into_iter().find_map(|refused| self.settle_one_refused(refused))
     }

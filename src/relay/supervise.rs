@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinError, JoinHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -23,6 +23,7 @@ use crate::audit::Journal;
 use crate::checkpoint::{CheckpointError, CheckpointStore, saver};
 use crate::config::{CommitPolicy, OnFenced, Pipeline};
 use crate::letters::notifier::Notifier;
+use crate::pause::until;
 use crate::position::Position;
 use crate::processor::DeadLetters;
 use crate::sink::{Sink, SinkError};
@@ -32,7 +33,7 @@ use crate::telemetry::status::{Part, PipelineStatus, SourceView, State};
 
 use super::backoff::Backoff;
 use super::connect::{Connector, say_again, stand_by};
-use super::fan_out::{FanOut, FreeLane, Junction};
+use super::fan_out::{FanOut, FreeEnd, FreeError, FreeLane, Junction};
 use super::in_flight::{Ledger, Limits, Unsettled};
 use super::parts::{Parts, PipelineParts};
 use super::reach::Lane;
@@ -160,11 +161,13 @@ impl Branch {
 
 /// What a sink's life leaves to the next.
 #[derive(Debug, Default)]
-struct Left {
-    /// Events to be sent one by one first.
-    single: u64,
+pub(super) struct Left {
+    /// Events to be sent one by one.
+    pub(super) single: u64,
+    /// Those that follow this one.
+    pub(super) behind: Option<String>,
     /// The event that the sink refused when it travelled alone.
-    culprit: Option<Culprit>,
+    pub(super) culprit: Option<Culprit>,
 }
 
 /// A sink that is waited for, made and not used yet.
@@ -281,6 +284,7 @@ impl<P: Parts> Supervisor<P> {
         let mut fenced_before = false;
         loop {
             let settled = self.status.snapshot().totals.settled();
+            let from = legacy.from.clone();
             let (next, error) = self.live(legacy).await?;
             legacy = next;
             let error = match error {
@@ -296,7 +300,9 @@ impl<P: Parts> Supervisor<P> {
                 }
                 Some(error) => return Err(error.into()),
             };
-            if self.status.snapshot().totals.settled() > settled {
+            // What the others have settled again is no progress.
+            let has_moved = self.branches.len() == 1 || legacy.from != from;
+            if has_moved && self.status.snapshot().totals.settled() > settled {
                 backoff.reset();
                 fenced_before = false;
             }
@@ -415,7 +421,7 @@ impl<P: Parts> Supervisor<P> {
                 return Ok((legacy, failed.or(taken_over)));
             }
         };
-        let overtakable = store.is_shared() && !self.pipeline.sink.is_exactly_once();
+        let store_is_shared = store.is_shared();
         self.parts.begin(from.as_ref());
         let last_acked = acked.subscribe();
         let saver = saver::run(
@@ -438,8 +444,12 @@ impl<P: Parts> Supervisor<P> {
                 (store, result)
             }
         });
-        let relays = self.start_relays(held, left, (batches, acked), overtakable, (&stop, &abandon));
-        let ends = relays.ended(&stop, delivery.drain_timeout).await;
+        let relays = self.start_relays(held, left, (batches, acked), store_is_shared, (&stop, &abandon));
+        let spare = match self.pipeline.commit_policy {
+            CommitPolicy::Required => self.branches.len(),
+            CommitPolicy::Quorum(size) => self.branches.len() - size,
+        };
+        let ends = relays.ended(&stop, delivery.drain_timeout, spare).await;
         stop.cancel();
         let (saver, source) = (saver.await, source.await);
         let (store, saved) = saver?;
@@ -469,14 +479,7 @@ impl<P: Parts> Supervisor<P> {
             .into_iter()
             .partition(|(_, end)| !matches!(end, End::Halted(_)));
         if let Some((lane, End::Halted(halt))) = halted.into_iter().next() {
-            return Err(match self.name_of(lane) {
-                None => halt,
-                Some(id) => HaltError::Of {
-                    id,
-                    source: Box::new(halt),
-                },
-            }
-            .into());
+            return Err(self.named_halt(lane, halt).into());
         }
         // What the source said matters more than a sink that can be made anew.
         match source_ended {
@@ -489,9 +492,17 @@ impl<P: Parts> Supervisor<P> {
         for (lane, end) in failed {
             let error = match end {
                 End::SinkFailed {
-                    error, single, culprit, ..
+                    error,
+                    single,
+                    behind,
+                    culprit,
+                    ..
                 } => {
-                    legacy.left[lane] = Left { single, culprit };
+                    legacy.left[lane] = Left {
+                        single,
+                        behind,
+                        culprit,
+                    };
                     LifeError::from(self.named(lane, error))
                 }
                 End::Suspended { seconds } => LifeError::Suspended { seconds },
@@ -499,6 +510,17 @@ impl<P: Parts> Supervisor<P> {
             };
             if gravest.as_ref().is_none_or(LifeError::can_heal) {
                 gravest = Some(error);
+            }
+        }
+        let mut given_up = 0;
+        for FreeEnd { lane, error, left } in ends.free {
+            legacy.left[lane] = left;
+            given_up += usize::from(error.is_some());
+            match error {
+                Some(FreeError::Suspended { seconds }) => gravest = gravest.or(Some(LifeError::Suspended { seconds })),
+                Some(FreeError::Halted(halt)) if given_up > spare => return Err(self.named_halt(lane, halt).into()),
+                Some(FreeError::Sink(error)) if given_up > spare => return Err(self.named(lane, error).into()),
+                Some(FreeError::Halted(_) | FreeError::Sink(_)) | None => {}
             }
         }
         if let (true, CommitPolicy::Quorum(size)) = (ends.doomed, self.pipeline.commit_policy) {
@@ -520,6 +542,16 @@ impl<P: Parts> Supervisor<P> {
     fn name_of(&self, lane: Lane) -> Option<String> {
         let several = self.branches.len() > 1;
         several.then(|| self.branches[lane].pipeline.sink.id().to_owned())
+    }
+
+    fn named_halt(&self, lane: Lane, halt: HaltError) -> HaltError {
+        match self.name_of(lane) {
+            None => halt,
+            Some(id) => HaltError::Of {
+                id,
+                source: Box::new(halt),
+            },
+        }
     }
 
     fn named(&self, lane: Lane, error: SinkError) -> SinkError {
@@ -560,14 +592,14 @@ impl<P: Parts> Supervisor<P> {
         held: Vec<Held<P::Sink>>,
         mut left: Vec<Left>,
         (batches, acked): (mpsc::Receiver<LogBatch>, watch::Sender<Option<Position>>),
-        overtakable: bool,
+        is_shared: bool,
         (stop, abandon): (&CancellationToken, &CancellationToken),
     ) -> Relays {
         let several = self.branches.len() > 1;
         let mut relays = Relays {
             held: JoinSet::new(),
             free: JoinSet::new(),
-            tee: None,
+            tee: JoinSet::new(),
             // Another instance's word reaches all, a life that fails only those that nobody waits for.
             let_go: abandon.child_token(),
             doomed: CancellationToken::new(),
@@ -576,7 +608,11 @@ impl<P: Parts> Supervisor<P> {
         let here = tracing::Span::current();
         let mut relay = |Held { lane, sink, ledger }: Held<P::Sink>| {
             let branch = &self.branches[lane];
-            let Left { single, culprit } = mem::take(&mut left[lane]);
+            let Left {
+                single,
+                behind,
+                culprit,
+            } = mem::take(&mut left[lane]);
             let port = self.journal.port(branch.pipeline.sink.id(), ledger.acks());
             let relay = Relay::new(RelayParts {
                 chain: self.parts.chain(&branch.pipeline),
@@ -588,9 +624,11 @@ impl<P: Parts> Supervisor<P> {
                 delivery: branch.pipeline.delivery,
                 status: Arc::clone(&branch.status),
                 single,
+                behind,
                 culprit,
                 counted: branch.status.snapshot().totals.in_flight(),
-                overtakable,
+                // One that commits is fenced by its target.
+                overtakable: is_shared && !branch.pipeline.sink.is_exactly_once(),
                 leads: !several,
             });
             (lane, relay)
@@ -606,7 +644,8 @@ impl<P: Parts> Supervisor<P> {
         let policy = self.pipeline.commit_policy;
         let (fan_out, outlets) = FanOut::new(&self.branches, policy, &self.status, acked, relays.doomed.clone());
         let junction = Arc::clone(&fan_out.junction);
-        let mut held = held.into_iter().map(relay).peekable();
+        let held: Vec<_> = held.into_iter().map(relay).collect();
+        let mut held = held.into_iter().peekable();
         for (lane, outlet) in outlets.into_iter().enumerate() {
             let branch = &self.branches[lane];
             let span = self.span_of(branch);
@@ -616,19 +655,25 @@ impl<P: Parts> Supervisor<P> {
                 let run = async move { (lane, relay.run(outlet.batches, outlet.acked, stop, abandon).await) };
                 relays.held.spawn(run.instrument(span));
             } else {
+                let in_quorum = matches!(policy, CommitPolicy::Quorum(_));
                 let free = FreeLane {
                     lane,
+                    in_quorum,
+                    left: match in_quorum {
+                        true => mem::take(&mut left[lane]),
+                        false => Left::default(),
+                    },
                     branch: branch.clone(),
                     parts: Arc::clone(&self.parts),
                     junction: Arc::clone(&junction),
                     journal: self.journal.clone(),
-                    overtakable,
+                    overtakable: is_shared,
                 };
                 let run = free.run(outlet, stop, relays.let_go.clone());
                 relays.free.spawn(run.instrument(span));
             }
         }
-        relays.tee = Some(tokio::spawn(fan_out.run(batches, policy).instrument(here)));
+        relays.tee.spawn(fan_out.run(batches, policy).instrument(here));
         relays.junction = Some(junction);
         relays
     }
@@ -701,7 +746,7 @@ impl<P: Parts> Supervisor<P> {
 
 async fn close<S: Sink>(held: Vec<Held<S>>) {
     for Held { sink, .. } in held {
-        if let Err(error) = sink.close(tokio::time::Instant::now()).await {
+        if let Err(error) = sink.close(Instant::now()).await {
             tracing::debug!(error = %error_chain(&error), "sink closed");
         }
     }
@@ -710,8 +755,8 @@ async fn close<S: Sink>(held: Vec<Held<S>>) {
 /// The relays of one life, under way.
 struct Relays {
     held: JoinSet<(Lane, End)>,
-    free: JoinSet<()>,
-    tee: Option<JoinHandle<()>>,
+    free: JoinSet<FreeEnd>,
+    tee: JoinSet<()>,
     /// Ends those that nobody waits for.
     let_go: CancellationToken,
     doomed: CancellationToken,
@@ -722,40 +767,59 @@ struct Relays {
 struct Ends {
     /// Of those that were waited for.
     held: Vec<(Lane, End)>,
+    free: Vec<FreeEnd>,
     /// What was read cannot have its quorum in this life.
     doomed: bool,
 }
 
 impl Relays {
-    /// Waits for those that are to be waited for, and then for the others no longer than a drain may take.
-    async fn ended(mut self, stop: &CancellationToken, drain: Duration) -> Result<Ends, JoinError> {
-        let mut held = Vec::new();
-        while let Some(ended) = self.held.join_next().await {
-            let (lane, end) = ended?;
-            // One that is drained says that the source has ended; any other end is that of all.
-            if !matches!(end, End::Drained) {
-                stop.cancel();
-                self.let_go.cancel();
+    /// Waits for those that are to be waited for, and then for the others no longer than a drain may take. More than `spare` of
+    /// the others that are given up end the life.
+    async fn ended(mut self, stop: &CancellationToken, drain: Duration, spare: usize) -> Result<Ends, JoinError> {
+        let (mut held, mut free) = (Vec::new(), Vec::<FreeEnd>::new());
+        let mut is_doomed = false;
+        let mut patience = None;
+        while !self.held.is_empty() || !self.free.is_empty() {
+            if self.held.is_empty() && self.tee.is_empty() {
+                patience.get_or_insert_with(|| Instant::now() + drain);
             }
-            held.push((lane, end));
-        }
-        if let Some(tee) = &mut self.tee {
             tokio::select! {
-                ended = tee => ended?,
-                () = self.doomed.cancelled() => stop.cancel(),
-            }
-        }
-        while !self.free.is_empty() {
-            match timeout(drain, self.free.join_next()).await {
-                Ok(Some(ended)) => ended?,
-                Ok(None) => break,
-                // A quorum is waited for as a sink by itself is.
-                Err(_) if !stop.is_cancelled() && self.junction.as_ref().is_some_and(|junction| junction.waits()) => {}
-                Err(_) => self.let_go.cancel(),
+                Some(ended) = self.held.join_next() => {
+                    let (lane, end) = ended?;
+                    // One that is drained says that the source has ended; any other end is that of all.
+                    if !matches!(end, End::Drained) {
+                        stop.cancel();
+                        self.let_go.cancel();
+                    }
+                    held.push((lane, end));
+                }
+                Some(ended) = self.free.join_next() => {
+                    free.push(ended?);
+                    let given_up = free.iter().filter(|end| end.error.is_some()).count();
+                    let is_suspended = |end: &FreeEnd| matches!(end.error, Some(FreeError::Suspended { .. }));
+                    if given_up > spare || free.last().is_some_and(is_suspended) {
+                        stop.cancel();
+                        self.let_go.cancel();
+                    }
+                }
+                Some(ended) = self.tee.join_next() => ended?,
+                () = self.doomed.cancelled(), if !is_doomed => {
+                    is_doomed = true;
+                    stop.cancel();
+                }
+                () = until(patience), if patience.is_some() => {
+                    // A quorum is waited for as a sink by itself is.
+                    let waits = self.junction.as_ref().is_some_and(|junction| junction.waits());
+                    if stop.is_cancelled() || !waits {
+                        self.let_go.cancel();
+                    }
+                    patience = None;
+                }
             }
         }
         Ok(Ends {
             held,
+            free,
             doomed: self.doomed.is_cancelled(),
         })
     }

@@ -193,6 +193,7 @@ fn start_with(
         status: Arc::clone(&status),
         port: journal.port(pipeline.sink.id(), acks.clone()),
         single,
+        behind: None,
         culprit,
         counted: 0,
         overtakable: false,

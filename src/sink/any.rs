@@ -96,6 +96,8 @@ impl SinkParts {
     /// # Errors
     /// When what the file names cannot be opened or set up.
     pub(crate) fn make(&self, acks: Acks, status: &Arc<PipelineStatus>) -> Result<AnySink, SinkError> {
+        // What the one before it was in trouble with may be over.
+        status.sink_trouble(None);
         let target = match &self.target {
             TargetParts::Kafka(parts) => Target::Kafka(Box::new(KafkaSink::new(
                 parts.as_ref().clone(),

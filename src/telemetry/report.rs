@@ -182,7 +182,7 @@ impl PipelineReport {
             (Err(reason), None) => Some(reason),
             (Ok(()), lag) => lag,
         };
-        let dead_lettered = s.totals.dead_lettered.iter();
+        let dead_lettered = s.dead_lettered.iter();
         Self {
             name: status.name.clone(),
             tenant: status.tenant.clone(),
@@ -192,7 +192,7 @@ impl PipelineReport {
             not_ready_because,
             not_ready,
             paused: s.paused,
-            at_rest: s.paused && s.rests && s.in_flight_records == 0,
+            at_rest: s.paused && s.rests && s.sinks.iter().all(|sink| sink.in_flight_records == 0),
             last_error_at: s.last_error_at.map(unix_seconds),
             retry: s.retry.map(|retry| RetryReport {
                 part: retry.part,
@@ -211,7 +211,7 @@ impl PipelineReport {
                 },
                 claimed: s.totals.in_flight(),
                 published: s.totals.published,
-                dead: s.totals.dead_lettered.values().sum(),
+                dead: s.dead_lettered.values().sum(),
             },
             published_per_second: s.published_per_second,
             events: Events {

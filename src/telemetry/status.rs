@@ -149,7 +149,11 @@ pub struct Snapshot {
     pub last_error_at: Option<SystemTime>,
     /// While it waits before another try.
     pub retry: Option<Retry>,
+    /// Of the leading sink.
     pub totals: Totals,
+    /// Of all sinks.
+    pub dead_lettered: BTreeMap<&'static str, u64>,
+    pub sequence_faults: BTreeMap<SequenceFault, u64>,
     pub published_per_second: f64,
     /// The leading one first.
     pub sinks: Vec<SinkSnapshot>,
@@ -570,7 +574,26 @@ impl PipelineStatus {
         let in_flight_records = in_flight_records.into_iter().sum();
         let sinks: Vec<SinkSnapshot> = self.all().map(Self::sink).collect();
         let trouble_of_sinks = self.trouble_of_sinks(&sinks);
-        let registry_trouble = self.all().find_map(|status| status.inner().registry_trouble.clone());
+        let registry_trouble = self
+            .all()
+            .filter(|status| status.required || self.quorum.is_some())
+            .find_map(|status| status.inner().registry_trouble.clone());
+        let (mut dead_lettered, mut sequence_faults) = (BTreeMap::new(), BTreeMap::new());
+        let mut last_error: Option<(String, SystemTime)> = None;
+        for status in self.all() {
+            let inner = status.inner();
+            for (reason, count) in &inner.totals.dead_lettered {
+                *dead_lettered.entry(*reason).or_default() += count;
+            }
+            for (fault, count) in &inner.totals.sequence_faults {
+                *sequence_faults.entry(*fault).or_default() += count;
+            }
+            let newer = inner
+                .last_error
+                .as_ref()
+                .filter(|(_, at)| last_error.as_ref().is_none_or(|(_, last)| at > last));
+            last_error = newer.cloned().or(last_error);
+        }
         let log = self.log();
         let pending_us = log.oldest_pending_us().unwrap_or(i64::MAX);
         let (read, acked) = (log.read.clone(), log.acked.clone());
@@ -599,8 +622,10 @@ impl PipelineStatus {
             not_ready,
             paused: inner.paused_since.is_some(),
             rests,
-            last_error: inner.last_error.as_ref().map(|(text, _)| text.clone()),
-            last_error_at: inner.last_error.as_ref().map(|(_, at)| *at),
+            last_error_at: last_error.as_ref().map(|(_, at)| *at),
+            last_error: last_error.map(|(text, _)| text),
+            dead_lettered,
+            sequence_faults,
             retry: inner.retry.filter(|_| is_waiting),
             totals: inner.totals.clone(),
             published_per_second: inner.published.per_second(Instant::now()),

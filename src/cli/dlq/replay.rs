@@ -96,19 +96,23 @@ pub(super) async fn run(
     stored: &mut Stored<'_>,
     arguments: &ReplayArguments,
 ) -> Result<ExitCode, DlqError> {
-    if let (Some(to), Sink::Http(_)) = (&arguments.to, &pipeline.sink)
+    let is_http = |sink: &Sink| matches!(sink, Sink::Http(_));
+    if let Some(to) = &arguments.to
+        && pipeline.sinks().all(is_http)
         && !["http://", "https://"].iter().any(|scheme| to.starts_with(scheme))
     {
         return Err(DlqError::NoUrl { to: to.clone() });
     }
     let letters = chosen(pipeline, stored, arguments).await?;
     // Lines of the sink `stdout`, and dispatch records there, are not to be mixed with others.
-    let say = |text: String| match (&pipeline.sink, &pipeline.dispatches) {
-        (Sink::Stdout(_), _) | (_, Some(Dispatches::Stdout)) => {
+    let has_stdout = pipeline.sinks().any(|sink| matches!(sink, Sink::Stdout(_)))
+        || matches!(pipeline.dispatches, Some(Dispatches::Stdout));
+    let say = |text: String| match has_stdout {
+        true => {
             eprint!("{text}");
             Ok(())
         }
-        _ => print(text.as_bytes()),
+        false => print(text.as_bytes()),
     };
     let mut dispatches = DispatchLog::of(pipeline, &arguments.target.state_dir);
     let mut counts = Counts::default();

@@ -272,7 +272,10 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
         delivery: delivery?.map(|reading| reading.delivery).unwrap_or_default(),
         restart: restart?.unwrap_or_default(),
     };
-    if let (Some(field), Some(Dispatches::Stdout), Sink::Stdout(_)) = (said_dispatches, &spec.dispatches, &spec.sink) {
+    let mut sinks = std::iter::once(&spec.sink).chain(spec.further_sinks.iter().map(|further| &further.sink));
+    if let (Some(field), Some(Dispatches::Stdout)) = (said_dispatches, &spec.dispatches)
+        && sinks.any(|sink| matches!(sink, Sink::Stdout(_)))
+    {
         return Err(reader.refuse(
             &field,
             "the sink writes its records to stdout: expected `{type: file, config: {path: ...}}`",

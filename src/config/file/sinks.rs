@@ -142,13 +142,26 @@ fn check_ids(reader: &mut Reader<'_>, sinks: &[SinkReading<'_>]) {
     let id = |sink: &SinkReading<'_>| sink.sink.as_ref().ok().map(|sink| sink.id().to_owned());
     for (index, second) in sinks.iter().enumerate() {
         let Some(second_id) = id(second) else { continue };
-        if sinks[..index]
-            .iter()
-            .any(|first| id(first).as_ref() == Some(&second_id))
-        {
+        let before = &sinks[..index];
+        if before.iter().any(|first| id(first).as_ref() == Some(&second_id)) {
             let message = format!("the id `{second_id}` is also that of a sink before it: expected distinct ones");
             reader.refuse(&second.whole, message);
         }
+        if let Some(place) = before.iter().find_map(|first| same_lines(first, second)) {
+            let message = format!("a sink before it writes to {place} too: expected one sink for it");
+            reader.refuse(&second.whole, message);
+        }
+    }
+}
+
+/// Where both write lines, if that is one place.
+fn same_lines(first: &SinkReading<'_>, second: &SinkReading<'_>) -> Option<String> {
+    match (&first.sink, &second.sink) {
+        (Ok(Sink::File(first)), Ok(Sink::File(second))) if first.path == second.path => {
+            Some(format!("file `{}`", second.path.display()))
+        }
+        (Ok(Sink::Stdout(_)), Ok(Sink::Stdout(_))) => Some("standard output".to_owned()),
+        _ => None,
     }
 }
 

@@ -85,6 +85,21 @@ fn what_would_lose_events_or_mean_nothing_is_refused() {
             "spec.sinks[1]: the id `a` is also that of a sink before it: expected distinct ones",
         ),
         (
+            &[("file", "id: a"), ("file", "id: b")],
+            "",
+            "spec.sinks[1]: a sink before it writes to file `events.jsonl` too: expected one sink for it",
+        ),
+        (
+            &[("stdout", "id: a"), ("stdout", "id: b")],
+            "",
+            "spec.sinks[1]: a sink before it writes to standard output too: expected one sink for it",
+        ),
+        (
+            &[("kafka", "id: k"), ("stdout", "id: b")],
+            "  dispatches: {type: stdout}\n",
+            "spec.dispatches: the sink writes its records to stdout",
+        ),
+        (
             &[("stdout", "id: a, required: false")],
             "",
             "spec.sinks[0].config.required: no sink is required",
@@ -165,7 +180,7 @@ fn what_would_lose_events_or_mean_nothing_is_refused() {
         loaded(&file(sinks, more));
     }
     let seventeen: Vec<String> = (0..17).map(|n| format!("id: s{n}")).collect();
-    let seventeen: Vec<_> = seventeen.iter().map(|keys| ("stdout", keys.as_str())).collect();
+    let seventeen: Vec<_> = seventeen.iter().map(|keys| ("http", keys.as_str())).collect();
     assert!(violation(&file(&seventeen, "")).ends_with("spec.sinks: expected 1 to 16 sinks, found 17 sinks"));
 }
 

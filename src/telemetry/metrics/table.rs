@@ -39,7 +39,7 @@ pub const METRICS: &[Metric] = &[
         // From 0 on: `increase` does not see a series begin.
         reading: Reading::Counter(|_, s, add| {
             DeadLetterReason::ALL.into_iter().try_for_each(|reason| {
-                let count = s.totals.dead_lettered.get(reason.label());
+                let count = s.dead_lettered.get(reason.label());
                 add(&[("reason", reason.label())], count.copied().unwrap_or(0))
             })
         }),
@@ -71,7 +71,7 @@ pub const METRICS: &[Metric] = &[
         help: "Events whose number is out of sequence in their aggregate (`validate.sequence`), whatever became of them: repeat, gap, backwards",
         reading: Reading::Counter(|_, s, add| {
             SequenceFault::ALL.into_iter().try_for_each(|fault| {
-                let count = s.totals.sequence_faults.get(&fault);
+                let count = s.sequence_faults.get(&fault);
                 add(&[("kind", fault.label())], count.copied().unwrap_or(0))
             })
         }),
@@ -144,7 +144,7 @@ pub const METRICS: &[Metric] = &[
         unit: "events",
         labels: &[],
         help: "Dead letters that this process parked, for whatever reason",
-        reading: Reading::Gauge(|s| Some(s.totals.dead_lettered.values().sum::<u64>() as f64)),
+        reading: Reading::Gauge(|s| Some(s.dead_lettered.values().sum::<u64>() as f64)),
     },
     Metric {
         name: "oldest_unpublished_seconds",
