@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
 async fn findings(pipeline: &config::Pipeline) -> Vec<Finding> {
     let mut findings = match &pipeline.source {
         config::Source::Postgres(postgres) => source::postgres::preflight(postgres).await,
-        config::Source::Mysql(mysql) => source::mysql::preflight(mysql).await,
+        config::Source::Mysql(mysql) => source::mysql::preflight(mysql, &pipeline.name).await,
     };
     findings.extend(sink::preflight(pipeline).await);
     findings.extend(schema_registry::preflight(pipeline).await);

@@ -103,6 +103,18 @@ impl DeadLetterReason {
             Self::ProcessingTimeout => "processing_timeout",
         }
     }
+
+    /// What can be done about an event that was parked for it.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::PoisonMessage | Self::SchemaValidationFailed => {
+                "mend what writes such events, or the pipeline file, and have it written again; `tailpost dlq show` has it"
+            }
+            Self::PermanentFailure | Self::MaxRetriesExceeded | Self::ProcessingTimeout => {
+                "mend the target or the pipeline file, then send it again by `tailpost dlq replay`"
+            }
+        }
+    }
 }
 
 /// Makes dead letters, as the pipeline file says.

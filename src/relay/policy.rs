@@ -4,6 +4,7 @@
 //! and leaves the position before the culprit.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
@@ -14,6 +15,7 @@ use crate::processor::{DeadLetterReason, ProcessError, Unparkable};
 use crate::schema_registry::RegistryError;
 use crate::sink::{DeliveryError, DeliveryErrorKind, RecordFault, Sink};
 use crate::skip::SkipReason;
+use crate::telemetry::status::PipelineStatus;
 
 use super::account::Described;
 use super::in_flight::Fate;
@@ -162,7 +164,7 @@ impl<S: Sink> Relay<S> {
             (ErrorPolicy::DeadLetter, Some(dead_letters)) => match dead_letters.of_event(&error, SystemTime::now()) {
                 Ok(record) => {
                     let reason = error.dead_letter_reason();
-                    tracing::warn!(at = %error.position, reason = reason.label(), error = %error, "event parked");
+                    tell_parked(&self.status, &error.position, reason, None, &error);
                     self.parked = Some(Parked::new(record, commit_time_us, Fate::DeadLettered(reason)));
                 }
                 Err(reason) => self.halt(HaltError::ProcessUnparkable { error, reason }),
@@ -203,7 +205,7 @@ impl<S: Sink> Relay<S> {
         match (self.policies.rejected, &self.dead_letters) {
             (ErrorPolicy::DeadLetter, Some(dead_letters)) => {
                 let reason = DeadLetterReason::of_delivery(error);
-                tracing::warn!(at = %at, reason = reason.label(), error = %error, "event parked");
+                tell_parked(&self.status, &at, reason, None, error);
                 let letter = dead_letters.of_record(parked.record, error, &at, *attempts, SystemTime::now());
                 let fate = Fate::DeadLettered(reason);
                 parked.refusals.push(refusal);
@@ -271,6 +273,20 @@ impl<S: Sink> Relay<S> {
         }
         self.halted = Some(halt);
     }
+}
+
+/// Says of an event, at its place in the log, that it is parked, why, and what can be done about it. `attempts` is what a sink
+/// that tries by itself has counted.
+pub(super) fn tell_parked(
+    status: &PipelineStatus,
+    at: &EventPosition,
+    reason: DeadLetterReason,
+    attempts: Option<u32>,
+    error: &dyn fmt::Display,
+) {
+    let (reason, remedy) = (reason.label(), reason.remedy());
+    tracing::warn!(%at, reason, attempts, %error, remedy, "event parked");
+    status.parked(&format!("event at {at} is parked: {error}; {remedy}"));
 }
 
 #[cfg(test)]

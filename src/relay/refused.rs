@@ -11,7 +11,7 @@ use crate::sink::{DeliveryError, DeliveryErrorKind, SendError, Sink};
 use crate::skip::SkipReason;
 
 use super::in_flight::{Fate, Refused, Seq};
-use super::policy::HaltError;
+use super::policy::{HaltError, tell_parked};
 use super::{End, Relay};
 
 /// Where events in flight stand, in the order of their seqs.
@@ -86,7 +86,7 @@ impl<S: Sink> Relay<S> {
         match (self.policies.rejected, &self.dead_letters, at) {
             (ErrorPolicy::DeadLetter, Some(dead_letters), Some(at)) => {
                 let reason = DeadLetterReason::of_delivery(&error);
-                tracing::warn!(at = place, reason = reason.label(), attempts, error = %error, "event parked");
+                tell_parked(&self.status, &at, reason, Some(attempts), &error);
                 if let Some(account) = &mut self.account {
                     account.refused(seq, Fate::DeadLettered(reason), attempts, error.to_string());
                 }

@@ -112,13 +112,36 @@ pub(super) fn preflight(file: &config::File) -> Finding {
     };
     if path.exists() {
         return match OpenOptions::new().append(true).open(path) {
-            Ok(_) => Finding::good(subject, "can be written"),
+            Ok(_) => room(subject, "can be written", path),
             Err(error) => Finding::bad(subject, format!("{error}: give the process the right to write it")),
         };
     }
     match folder.is_dir() {
-        true => Finding::good(subject, "does not exist; it is made at the start"),
+        true => room(subject, "does not exist; it is made at the start", folder),
         false => Finding::bad(subject, format!("there is no folder `{}`: make it", folder.display())),
+    }
+}
+
+/// A disk with less than this left is as good as full.
+const LITTLE_ROOM: u64 = 64 << 20;
+
+/// What is left of the disk that a file or folder is on, beside what was found of the file.
+fn room(subject: String, found: &str, at: &Path) -> Finding {
+    // What the process may use: some of a disk can be kept for root.
+    match rustix::fs::statvfs(at).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize)) {
+        Err(_) => Finding::good(subject, found),
+        Ok(free) => of_room(subject, found, free),
+    }
+}
+
+fn of_room(subject: String, found: &str, free: u64) -> Finding {
+    let left = format!("{found}; free on its disk: {} MiB", free >> 20);
+    match free < LITTLE_ROOM {
+        true => Finding::warning(
+            subject,
+            format!("{left}, expected at least {}: make room on it", LITTLE_ROOM >> 20),
+        ),
+        false => Finding::good(subject, left),
     }
 }
 
@@ -144,9 +167,9 @@ fn whole_lines(file: &mut File) -> io::Result<u64> {
 impl Medium for FileLines {
     fn write(&mut self, records: &[Record]) -> Result<(), DeliveryError> {
         render(&mut self.lines, records);
-        let unavailable = |error: &dyn std::error::Error| DeliveryError {
+        let unavailable = |error: &io::Error| DeliveryError {
             kind: DeliveryErrorKind::Unavailable,
-            text: format!("write to `{}`: {error}", self.path.display()),
+            text: format!("write to `{}`: {error}; {}", self.path.display(), remedy(error)),
         };
         // One that was moved away, to make room for another, is not written to any more.
         if !is_at(&self.file, &self.path) {
@@ -162,6 +185,14 @@ impl Medium for FileLines {
             let _ = self.file.set_len(length);
             unavailable(&error)
         })
+    }
+}
+
+/// What was expected of the disk or the file, and what can be done about it while the write is tried again.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "expected room for the lines: make room on its disk",
+        _ => "expected a file that takes lines: see to its disk and to the process's rights",
     }
 }
 
@@ -223,6 +254,19 @@ mod tests {
         lines.write(&[record.clone(), record]).unwrap();
         let count = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap().lines().count();
         assert_eq!((count("old.jsonl"), count("events.jsonl")), (1, 2));
+    }
+
+    #[test]
+    fn a_disk_that_is_nearly_full_is_told_of_before_it_is() {
+        let told = |free| of_room("file f".to_owned(), "can be written", free).to_string();
+        assert_eq!(
+            told(5 << 30),
+            "ok    file f: can be written; free on its disk: 5120 MiB"
+        );
+        assert_eq!(
+            told(9 << 20),
+            "warn  file f: can be written; free on its disk: 9 MiB, expected at least 64: make room on it"
+        );
     }
 
     #[test]

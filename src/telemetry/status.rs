@@ -395,6 +395,11 @@ impl PipelineStatus {
         inner.state = state;
     }
 
+    /// An event was parked for this cause: nothing keeps the pipeline from going on, and somebody should look at it.
+    pub fn parked(&self, cause: &str) {
+        self.inner().note_error(cause);
+    }
+
     /// True: this is news.
     pub fn sink_trouble(&self, trouble: Option<String>) -> bool {
         let mut inner = self.inner();

@@ -41,6 +41,21 @@ pub(super) enum Failed {
     Answered,
 }
 
+impl Failed {
+    /// What was expected, and what can be done about it while the attempt is made again.
+    pub(super) fn remedy(self) -> &'static str {
+        match self {
+            Self::Unreached => "expected a connection: start the target, or correct `url` of the sink",
+            Self::TimedOut => {
+                "expected an answer in that time: find out what keeps the target, or raise `retry.attempt_timeout`"
+            }
+            Self::Answered => {
+                "expected an answer that is whole, with a status in `success`: see to the target; it is tried again"
+            }
+        }
+    }
+}
+
 /// What is to be known of the statuses.
 #[derive(Debug)]
 pub(super) struct Rules {

@@ -207,6 +207,7 @@ impl Dispatcher {
         if !std::mem::replace(&mut job.is_troubled, true) {
             self.troubled += 1;
         }
+        let why = format!("{why}; {}", how.remedy());
         if self.status.sink_trouble(Some(why.clone())) {
             tracing::warn!(error = why, attempts, most, events, wait_ms, "delivery is tried again");
         } else {

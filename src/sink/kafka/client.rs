@@ -284,7 +284,7 @@ impl Trouble {
 
 /// What is said while no broker answers.
 pub(crate) fn no_answer(brokers: &str) -> String {
-    format!("no Kafka broker answers at {brokers}: start it, or check brokers")
+    format!("no Kafka broker answers at {brokers}, expected at least one: start it, or check brokers")
 }
 
 /// librdkafka's reason without its own prefixes and timings, which make each repetition look new.

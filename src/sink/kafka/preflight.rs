@@ -36,7 +36,8 @@ pub async fn preflight(kafka: &config::Kafka, pipeline: &config::Pipeline) -> Ve
             findings.push(Finding::bad(
                 format!("Kafka {}", kafka.brokers),
                 format!(
-                    "no broker answers ({code}): start it, or check brokers and the security settings in client_conf"
+                    "no broker answers ({code}), expected at least one: start it, or check brokers and the security settings in \
+                     client_conf"
                 ),
             ));
             return findings;

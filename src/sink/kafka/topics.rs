@@ -98,8 +98,8 @@ pub(super) fn prepare(
                                 false => DeliveryErrorKind::Unavailable,
                             },
                             text: format!(
-                                "topic `{name}` does not exist and the broker does not make it ({code}): create it, or \
-                                 set create_topics"
+                                "topic `{name}` does not exist and the broker does not make it ({code}), expected one that is there: \
+                                 create it, or set create_topics"
                             ),
                         });
                     }

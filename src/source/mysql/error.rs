@@ -92,7 +92,7 @@ pub enum MysqlError {
     #[error("the lock that keeps other instances out was lost: {reason}")]
     LockLost { reason: String },
     #[error(
-        "another replica with server_id {server_id} has connected, and the server ended this connection for it: give each its own, by `server_id` of spec.source.config"
+        "another replica with server_id {server_id} has connected, and the server ended this connection for it; expected to be the only one with it: give each its own, by `server_id` of spec.source.config"
     )]
     DuplicateServerId { server_id: u32 },
     #[error(

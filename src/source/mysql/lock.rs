@@ -82,6 +82,14 @@ impl Lock {
         })
     }
 
+    /// Whether any connection has it.
+    pub(super) async fn is_taken(&self, client: &mut Client) -> Result<bool, MysqlError> {
+        let statement = format!("SELECT IS_USED_LOCK({}) IS NOT NULL", quote(&self.name));
+        let rows = client.query("look at the pipeline's lock", &statement).await?;
+        let taken = rows.first().and_then(|row| row.first()).and_then(Option::as_deref);
+        Ok(taken == Some("1"))
+    }
+
     /// Whether the connection still has it.
     async fn is_held(&self, client: &mut Client) -> Result<bool, MysqlError> {
         let statement = format!("SELECT IS_USED_LOCK({}) = CONNECTION_ID()", quote(&self.name));

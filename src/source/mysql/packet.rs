@@ -84,7 +84,9 @@ impl std::error::Error for ServerError {}
 impl ServerError {
     fn remedy(&self) -> Option<&'static str> {
         match self.code {
-            1045 | 1698 => Some("check the user and password in the DSN, and from which hosts the user may connect"),
+            1045 | 1698 => Some(
+                "expected the password that the server has for that user and host: check the user and password in the DSN, and from which hosts the user may connect",
+            ),
             1044 | 1049 => Some("check the database's name in the DSN and the user's rights"),
             1130 => Some("let the user connect from this host"),
             1142 | 1143 => Some("GRANT SELECT on the pipeline's tables to the DSN's user"),

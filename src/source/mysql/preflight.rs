@@ -9,14 +9,15 @@ use super::assemble::event_limit;
 use super::client::Client;
 use super::endpoint::{Endpoint, takes_writes};
 use super::error::MysqlError;
-use super::server::{LogGtids, ServerFacts};
+use super::lock::Lock;
+use super::server::{Flavor, LogGtids, ServerFacts};
 use super::session::{is_whole, register};
 use super::tables::SYSTEM_SCHEMAS;
 
 /// Looks at everything that matters and changes nothing.
-pub async fn preflight(config: &config::Mysql) -> Vec<Finding> {
+pub async fn preflight(config: &config::Mysql, pipeline: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Err(error) = look(config, &mut findings).await {
+    if let Err(error) = look(config, pipeline, &mut findings).await {
         let subject = match (&error, config.dsn.hosts.as_slice()) {
             (MysqlError::TlsSetup(_), _) => "TLS".to_owned(),
             (_, [host]) => host.to_string(),
@@ -27,7 +28,7 @@ pub async fn preflight(config: &config::Mysql) -> Vec<Finding> {
     findings
 }
 
-async fn look(config: &config::Mysql, findings: &mut Vec<Finding>) -> Result<(), MysqlError> {
+async fn look(config: &config::Mysql, pipeline: &str, findings: &mut Vec<Finding>) -> Result<(), MysqlError> {
     let (endpoint, mut client) = Endpoint::find(&config.dsn).await?;
     let encrypted = match (client.is_tls(), endpoint.host()) {
         (true, _) => "over TLS",
@@ -41,6 +42,7 @@ async fn look(config: &config::Mysql, findings: &mut Vec<Finding>) -> Result<(),
     ));
     successors(config, &endpoint, findings).await?;
     replication(config, &endpoint, findings).await;
+    findings.extend(other_replica(&mut client, config, pipeline, facts.flavor).await);
     format(config, &facts, findings);
     gtids(config, &facts, findings);
     retention(&facts, findings);
@@ -95,6 +97,37 @@ async fn replication(config: &config::Mysql, endpoint: &Endpoint, findings: &mut
         Ok(()) => Finding::good("replication", format!("allowed, as server_id {}", config.server_id)),
         Err(error) => Finding::bad("replication", error_chain(&error)),
     });
+}
+
+/// A replica that reads by the pipeline's id and is not the pipeline itself: of two, the server ends one.
+async fn other_replica(client: &mut Client, config: &config::Mysql, pipeline: &str, flavor: Flavor) -> Option<Finding> {
+    // MySQL before 8.0.22 knows the older statement only; whoever may not list replicas is told so as of `replication`.
+    let statements: &[&str] = match flavor {
+        Flavor::Mysql => &["SHOW REPLICAS", "SHOW SLAVE HOSTS"],
+        Flavor::Mariadb => &["SHOW SLAVE HOSTS"],
+    };
+    let mut replicas = None;
+    for statement in statements {
+        replicas = client.query("list the replicas", statement).await.ok();
+        if replicas.is_some() {
+            break;
+        }
+    }
+    let wanted = config.server_id.to_string();
+    let cell = |row: &[Option<String>], column: usize| row.get(column).cloned().flatten().unwrap_or_default();
+    let found = replicas?.into_iter().find(|row| cell(row, 0) == wanted)?;
+    if Lock::new(pipeline).is_taken(client).await.unwrap_or(true) {
+        // The pipeline runs: it is that replica.
+        return None;
+    }
+    Some(Finding::warning(
+        "server_id",
+        format!(
+            "{wanted} is that of a replica which is connected now (it calls itself `{}`), expected an id of the pipeline's own: the \
+             server ends one of two with the same; give each its own, by `server_id` of spec.source.config",
+            cell(&found, 1)
+        ),
+    ))
 }
 
 fn format(config: &config::Mysql, facts: &ServerFacts, findings: &mut Vec<Finding>) {

@@ -125,7 +125,7 @@ pub enum PostgresError {
         remedy: &'static str,
     },
     #[error(
-        "replication slot `{slot}` was invalidated by the server ({reason}): the log it needs is gone and events may be missing. Remedy: start once with --accept-gap to make a new slot and go on from now; raise max_slot_wal_keep_size"
+        "replication slot `{slot}` was invalidated by the server ({reason}), expected one that still has the log to read: that log is gone and events may be missing. Remedy: start once with --accept-gap to make a new slot and go on from now; raise max_slot_wal_keep_size"
     )]
     SlotInvalidated { slot: String, reason: String },
     #[error(
@@ -319,7 +319,9 @@ impl ServerError {
 
     fn remedy(&self) -> Option<&'static str> {
         match self.code.as_str() {
-            "28P01" => Some("check the user and password in the DSN"),
+            "28P01" => {
+                Some("expected the password that the server has for that user: check the user and password in the DSN")
+            }
             "28000" => Some("check the user in the DSN and the server's pg_hba.conf"),
             "3D000" => Some("check the database's name in the DSN"),
             "42501" if self.message.contains("replication") || self.message.contains("WAL sender") => {
