@@ -4,7 +4,7 @@ use crate::support::server::{Frozen, NO_ELECTION, OwnServer};
 use crate::support::{DEADLINE, Emit, OUTBOX, TestBed, eventually, message, variable};
 
 /// A server that keeps 4 MB of log for a slot, in segments of 1 MB.
-fn short_of_space() -> OwnServer {
+pub(crate) fn short_of_space() -> OwnServer {
     OwnServer::postgres_with(&[
         ("INITDB_OPTS", "--wal-segsize=1"),
         ("OPTS", "-c max_slot_wal_keep_size=4MB"),
@@ -27,6 +27,15 @@ fn checkpoint(bed: &TestBed) {
     admin.batch_execute("CHECKPOINT").unwrap();
 }
 
+/// Has the server give up the slot, which nobody reads.
+pub(crate) fn lose_slot(bed: &TestBed) {
+    write_log(bed, 8);
+    checkpoint(bed);
+    eventually(DEADLINE, "the slot is lost", || {
+        bed.wal_status().as_deref() == Some("lost")
+    });
+}
+
 #[test]
 fn an_invalidated_slot_ends_the_pipeline_and_an_accepted_gap_goes_on() {
     let server = short_of_space();
@@ -40,11 +49,7 @@ fn an_invalidated_slot_ends_the_pipeline_and_an_accepted_gap_goes_on() {
     assert_eq!(relay.wait_exit(DEADLINE), 0);
 
     bed.app().emit("outbox", &message("Order", "1", "Changed", "2"));
-    write_log(&bed, 8);
-    checkpoint(&bed);
-    eventually(DEADLINE, "the slot is lost", || {
-        bed.wal_status().as_deref() == Some("lost")
-    });
+    lose_slot(&bed);
     for _ in 0..2 {
         let line = relay.fails();
         for text in [

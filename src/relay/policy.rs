@@ -286,7 +286,12 @@ pub(super) fn tell_parked(
 ) {
     let (reason, remedy) = (reason.label(), reason.remedy());
     tracing::warn!(%at, reason, attempts, %error, remedy, "event parked");
-    status.parked(&format!("event at {at} is parked: {error}; {remedy}"));
+    let (error, at) = (error.to_string(), at.to_string());
+    // What no record could be made of names its place itself.
+    status.parked(&match error.contains(&at) {
+        true => format!("event parked: {error}; {remedy}"),
+        false => format!("event at {at} parked: {error}; {remedy}"),
+    });
 }
 
 #[cfg(test)]
