@@ -514,8 +514,7 @@ impl PipelineStatus {
     }
 
     /// How the sink of this status stands.
-    fn sink(&self) -> SinkSnapshot {
-        let inner = self.inner();
+    fn sink(&self, inner: &Inner) -> SinkSnapshot {
         let totals = &inner.totals;
         SinkSnapshot {
             id: self.sink.clone(),
@@ -577,28 +576,6 @@ impl PipelineStatus {
         let in_flight_bytes = in_flight_bytes.into_iter().sum();
         let in_flight_records = self.counting(|status| status.in_flight_records.load(Ordering::Relaxed));
         let in_flight_records = in_flight_records.into_iter().sum();
-        let sinks: Vec<SinkSnapshot> = self.all().map(Self::sink).collect();
-        let trouble_of_sinks = self.trouble_of_sinks(&sinks);
-        let registry_trouble = self
-            .all()
-            .filter(|status| status.required || self.quorum.is_some())
-            .find_map(|status| status.inner().registry_trouble.clone());
-        let (mut dead_lettered, mut sequence_faults) = (BTreeMap::new(), BTreeMap::new());
-        let mut last_error: Option<(String, SystemTime)> = None;
-        for status in self.all() {
-            let inner = status.inner();
-            for (reason, count) in &inner.totals.dead_lettered {
-                *dead_lettered.entry(*reason).or_default() += count;
-            }
-            for (fault, count) in &inner.totals.sequence_faults {
-                *sequence_faults.entry(*fault).or_default() += count;
-            }
-            let newer = inner
-                .last_error
-                .as_ref()
-                .filter(|(_, at)| last_error.as_ref().is_none_or(|(_, last)| at > last));
-            last_error = newer.cloned().or(last_error);
-        }
         let log = self.log();
         let pending_us = log.oldest_pending_us().unwrap_or(i64::MAX);
         let (read, acked) = (log.read.clone(), log.acked.clone());
@@ -606,6 +583,30 @@ impl PipelineStatus {
         let (pending_events, mut stalled) = (log.pending_events(), log.stalled(Instant::now()));
         drop(log);
         let mut inner = self.inner();
+        // Under the locks that the totals are read under: what was received must be among its counts, or in flight.
+        let further: Vec<(&Self, MutexGuard<'_, Inner>)> = self
+            .further
+            .iter()
+            .map(|further| (&**further, further.inner()))
+            .collect();
+        let all = || std::iter::once((self, &*inner)).chain(further.iter().map(|(status, inner)| (*status, &**inner)));
+        let sinks: Vec<SinkSnapshot> = all().map(|(status, inner)| status.sink(inner)).collect();
+        let registry_trouble = all()
+            .filter(|(status, _)| status.required || self.quorum.is_some())
+            .find_map(|(_, inner)| inner.registry_trouble.clone());
+        let (mut dead_lettered, mut sequence_faults) = (BTreeMap::new(), BTreeMap::new());
+        for (_, inner) in all() {
+            for (reason, count) in &inner.totals.dead_lettered {
+                *dead_lettered.entry(*reason).or_default() += count;
+            }
+            for (fault, count) in &inner.totals.sequence_faults {
+                *sequence_faults.entry(*fault).or_default() += count;
+            }
+        }
+        let last_error = all().filter_map(|(_, inner)| inner.last_error.clone());
+        let last_error = last_error.max_by_key(|(_, at)| *at);
+        drop(further);
+        let trouble_of_sinks = self.trouble_of_sinks(&sinks);
         let (state, since) = inner.shown();
         if state.is_end() {
             stalled = Duration::ZERO;

@@ -119,3 +119,22 @@ fn a_quorum_is_ready_and_as_old_as_the_best_so_many_sinks() {
     status.further_sinks()[1].in_flight(1, 10, Some(0));
     assert!(status.snapshot().lag_seconds > 0.0);
 }
+
+#[test]
+fn a_snapshot_has_the_counts_of_its_sink_of_the_same_moment() {
+    let status = status();
+    std::thread::scope(|scope| {
+        let counting = scope.spawn(|| {
+            for _ in 0..20_000 {
+                status.count(|totals| {
+                    totals.received += 1;
+                    totals.published += 1;
+                });
+            }
+        });
+        while !counting.is_finished() {
+            let snapshot = status.snapshot();
+            assert_eq!(snapshot.sinks[0].published, snapshot.totals.published);
+        }
+    });
+}
