@@ -4,11 +4,12 @@
 use std::fs;
 use std::process::Command;
 
+use crate::support::app::App;
 use crate::support::mysql::Flavor;
 use crate::support::mysql_bed::MysqlBed;
 use crate::support::relay::Relay;
 use crate::support::target::{Answer, Target};
-use crate::support::{DEADLINE, Event, app::App};
+use crate::support::{DEADLINE, Event, eventually};
 
 const TEXT: &str = include_str!("../docs/operate.md");
 const SECTION: &str = "\n## From symptom to command\n";
@@ -138,8 +139,10 @@ fn each_command_of_the_runbook_does_what_it_is_for() {
     relay.wait_ready();
     let mut app = App::Mysql(bed.app());
     app.emit(&Event::of("1").key("1"));
-    relay.wait_settled(1);
-    assert_eq!(relay.dead_lettered("max_retries_exceeded"), 1);
+    // Rows of other tests' tables are received too, so what is settled is no sign of it.
+    eventually(DEADLINE, "the event is parked", || {
+        relay.dead_lettered("max_retries_exceeded") == 1
+    });
     target.behave(|_, _| Answer::Status(200));
 
     let (stopped, running): (Vec<&String>, Vec<&String>) =
@@ -158,7 +161,7 @@ fn each_command_of_the_runbook_does_what_it_is_for() {
 
     // What came since the place that was exported comes again when that is gone back to.
     app.emit(&Event::of("2").key("1"));
-    relay.wait_settled(2);
+    relay.wait_published(1);
     relay.sigterm();
     assert_eq!(relay.wait_exit(DEADLINE), 0);
     let came = |text: &str| {

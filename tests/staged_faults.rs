@@ -245,6 +245,28 @@ fn a_full_disk() {
     assert!(line.contains("can be written; free on its disk: "), "{line}");
 }
 
+#[test]
+fn a_full_disk_of_the_state_folder() {
+    let bed = Bed::new(Db::Postgres);
+    let mut relay = bed.relay(&to(KAFKA));
+    // What a save begins with, before it is renamed.
+    let begun = relay.checkpoint_file().with_extension("json.new");
+    fs::create_dir_all(relay.state_dir()).expect("the state folder");
+    symlink("/dev/full", &begun).expect("a full disk");
+    relay.expect_error("the checkpoint cannot be saved");
+    relay.start();
+    bed.app().emit(&Event::of("1").key("1"));
+    let words = Words {
+        object: &format!("save checkpoint `{}`", relay.checkpoint_file().display()),
+        found: "No space left on device",
+        expected: "expected a folder that takes it",
+        remedy: "make room on its disk",
+    };
+    words.are_told(&mut relay, &bed.name, true);
+    fs::remove_file(&begun).expect("make room");
+    relay.wait_ready();
+}
+
 /// A pipeline to this target, which tries again without end.
 fn to_target(bed: &Bed, target: &Target, more: &str) -> Relay {
     let retry = format!("{{max_attempts: unlimited, base_delay: 10ms, max_delay: 50ms{more}}}");

@@ -24,7 +24,7 @@ pub enum LedgerError {
     InUse { path: PathBuf },
     #[error("audit ledger not writable: `{}` does not end with a line of a ledger as it was written: move it away, with the files `{}.*`, to begin another", path.display(), path.display())]
     Damaged { path: PathBuf },
-    #[error("audit ledger not writable: write `{}`", path.display())]
+    #[error("audit ledger not writable: write `{}`, expected a file that takes lines: make room on its disk, or give the right to write there", path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("audit ledger not writable: sync `{}`", path.display())]
     Sync { path: PathBuf, source: io::Error },

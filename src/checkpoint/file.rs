@@ -36,7 +36,7 @@ pub enum FileStoreError {
     },
     #[error("a checkpoint file of this pipeline is at `{}`, and its checkpoint is to be in Kafka: move it there with `tailpost position export` and `import`, or remove the file to begin anew", path.display())]
     Leftover { path: PathBuf },
-    #[error("save checkpoint `{}`", path.display())]
+    #[error("save checkpoint `{}`, expected a folder that takes it: make room on its disk, or give the right to write there", path.display())]
     Save { path: PathBuf, source: io::Error },
     #[error("rename checkpoint `{}` to `{}`", path.display(), to.display())]
     SetAside {
