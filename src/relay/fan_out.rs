@@ -221,7 +221,9 @@ pub(super) struct FreeLane<P> {
     pub(super) overtakable: bool,
     pub(super) in_quorum: bool,
     /// What the first sink begins with: of a quorum, whose batches come again where too many have lost them.
-    pub(super) left: Left,
+    pub(super) begins: Left,
+    /// What the first that failed leaves to the next life; to the next sink of this one nothing comes again.
+    pub(super) left: Option<Left>,
 }
 
 /// How such a lane ended, and what its last sink leaves to the next life.
@@ -292,7 +294,7 @@ impl<P: Parts> FreeLane<P> {
             }
             None => {}
         }
-        let (lane, left) = (self.lane, self.left);
+        let (lane, left) = (self.lane, self.left.unwrap_or(self.begins));
         FreeEnd { lane, error, left }
     }
 
@@ -323,7 +325,7 @@ impl<P: Parts> FreeLane<P> {
             single,
             behind,
             culprit,
-        } = mem::take(&mut self.left);
+        } = mem::take(&mut self.begins);
         let relay = Relay::new(RelayParts {
             chain: self.parts.chain(pipeline),
             dead_letters: DeadLetters::new(pipeline),
@@ -349,11 +351,11 @@ impl<P: Parts> FreeLane<P> {
                 culprit,
                 ..
             } => {
-                self.left = Left {
+                self.left.get_or_insert(Left {
                     single,
                     behind,
                     culprit,
-                };
+                });
                 Err(error.into())
             }
             End::Halted(halt) => Err(FreeError::Halted(halt)),

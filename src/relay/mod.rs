@@ -82,8 +82,8 @@ pub enum End {
         error: SinkError,
         /// How many of the next events must go in small groups to find the one that the sink does not take.
         single: u64,
-        /// They follow this event, where the next life can begin before the last boundary; by its text.
-        behind: Option<String>,
+        /// They follow this event, where the next life can begin before the last boundary.
+        behind: Option<Box<EventPosition>>,
         /// That one, once it is found.
         culprit: Option<Culprit>,
         /// What was being committed.
@@ -116,7 +116,7 @@ pub struct RelayParts<S> {
     /// Events among which the sink refuses one: to be sent in small groups first, or one by one where they are few.
     pub single: u64,
     /// They follow this event; none: they are the first.
-    pub behind: Option<String>,
+    pub behind: Option<Box<EventPosition>>,
     /// The event that a former life found to be refused.
     pub culprit: Option<Culprit>,
     /// Events that were counted as received in a former life and come again.
@@ -141,7 +141,7 @@ pub struct Relay<S> {
     /// What is to be written down of events, where anything is.
     account: Option<Account>,
     single: u64,
-    behind: Option<String>,
+    behind: Option<Box<EventPosition>>,
     /// The event behind which the last boundary was reached, where another sink can keep the position before it.
     reached: Option<EventPosition>,
     /// The most of those that may be in flight at once.
@@ -271,7 +271,7 @@ impl<S: Sink> Relay<S> {
         Self {
             chain,
             dead_letters,
-            origins: (sink.refuses_singly() || !leads).then(Origins::default),
+            origins: (sink.refuses_singly() || (!leads && uncommitted.is_none())).then(Origins::default),
             sink,
             ledger,
             policies,
@@ -512,7 +512,8 @@ impl<S: Sink> Relay<S> {
         End::SinkFailed {
             error,
             single,
-            behind: self.reached.as_ref().map(EventPosition::to_string),
+            // Where it was not come to, it is of no use a second time.
+            behind: self.reached.take().filter(|_| self.behind.is_none()).map(Box::new),
             // A former life's that was not come to yet is still the one.
             culprit: culprit.or_else(|| self.culprit.take()),
             unsettled: self.unsettled(),
@@ -794,7 +795,8 @@ impl<S: Sink> Relay<S> {
     /// Begins to send in small groups at the last event that is known to be taken, which is sent once more with them.
     fn come_to_where_to_search(&mut self) {
         let Some(behind) = &self.behind else { return };
-        if self.at().is_some_and(|at| at.to_string() == *behind) {
+        // By their texts, as a culprit is.
+        if self.at().is_some_and(|at| at.to_string() == behind.to_string()) {
             self.behind = None;
             self.single += 1;
         }

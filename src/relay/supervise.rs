@@ -24,7 +24,7 @@ use crate::checkpoint::{CheckpointError, CheckpointStore, saver};
 use crate::config::{CommitPolicy, OnFenced, Pipeline};
 use crate::letters::notifier::Notifier;
 use crate::pause::until;
-use crate::position::Position;
+use crate::position::{EventPosition, Position};
 use crate::processor::DeadLetters;
 use crate::sink::{Sink, SinkError};
 use crate::source::{Answer, BatchSender, Claim, LogBatch, LogChannel, OperatorWord, Question, SourceError};
@@ -41,6 +41,8 @@ use super::{Culprit, End, HaltError, Relay, RelayParts};
 
 /// Batches between source and relay: enough that neither waits for the other's turn.
 pub(super) const CHANNEL: usize = 2;
+/// How long a stop waits for sinks that nothing else waits for.
+const FREE_DRAIN: Duration = Duration::from_secs(5);
 /// How long an instance that was fenced twice leaves the field to the other one.
 const FENCED_WAIT: Duration = Duration::from_secs(30);
 
@@ -142,6 +144,16 @@ pub(crate) struct Branch {
     pub(super) held: bool,
 }
 
+impl Left {
+    /// What it is to a life that begins at a position, where the event that it names may not come again.
+    fn from(mut self, position: Option<&Position>) -> Self {
+        self.behind = self
+            .behind
+            .filter(|at| position.is_none_or(|position| !position.covers(at)));
+        self
+    }
+}
+
 impl Branch {
     /// Of each sink, the leading one first.
     pub(crate) fn all(pipeline: &Pipeline, status: &Arc<PipelineStatus>) -> Vec<Self> {
@@ -165,7 +177,7 @@ pub(super) struct Left {
     /// Events to be sent one by one.
     pub(super) single: u64,
     /// Those that follow this one.
-    pub(super) behind: Option<String>,
+    pub(super) behind: Option<Box<EventPosition>>,
     /// The event that the sink refused when it travelled alone.
     pub(super) culprit: Option<Culprit>,
 }
@@ -498,11 +510,12 @@ impl<P: Parts> Supervisor<P> {
                     culprit,
                     ..
                 } => {
-                    legacy.left[lane] = Left {
+                    let left = Left {
                         single,
                         behind,
                         culprit,
                     };
+                    legacy.left[lane] = left.from(legacy.from.as_ref());
                     LifeError::from(self.named(lane, error))
                 }
                 End::Suspended { seconds } => LifeError::Suspended { seconds },
@@ -514,7 +527,7 @@ impl<P: Parts> Supervisor<P> {
         }
         let mut given_up = 0;
         for FreeEnd { lane, error, left } in ends.free {
-            legacy.left[lane] = left;
+            legacy.left[lane] = left.from(legacy.from.as_ref());
             given_up += usize::from(error.is_some());
             match error {
                 Some(FreeError::Suspended { seconds }) => gravest = gravest.or(Some(LifeError::Suspended { seconds })),
@@ -659,10 +672,11 @@ impl<P: Parts> Supervisor<P> {
                 let free = FreeLane {
                     lane,
                     in_quorum,
-                    left: match in_quorum {
+                    begins: match in_quorum {
                         true => mem::take(&mut left[lane]),
                         false => Left::default(),
                     },
+                    left: None,
                     branch: branch.clone(),
                     parts: Arc::clone(&self.parts),
                     junction: Arc::clone(&junction),
@@ -781,6 +795,11 @@ impl Relays {
         let mut patience = None;
         while !self.held.is_empty() || !self.free.is_empty() {
             if self.held.is_empty() && self.tee.is_empty() {
+                let drain = if stop.is_cancelled() {
+                    drain.min(FREE_DRAIN)
+                } else {
+                    drain
+                };
                 patience.get_or_insert_with(|| Instant::now() + drain);
             }
             tokio::select! {
@@ -808,9 +827,8 @@ impl Relays {
                     stop.cancel();
                 }
                 () = until(patience), if patience.is_some() => {
-                    // A quorum is waited for as a sink by itself is.
-                    let waits = self.junction.as_ref().is_some_and(|junction| junction.waits());
-                    if stop.is_cancelled() || !waits {
+                    // A quorum is waited for as a sink by itself is, which a stop gives the drain's time by itself.
+                    if !self.junction.as_ref().is_some_and(|junction| junction.waits()) {
                         self.let_go.cancel();
                     }
                     patience = None;
