@@ -26,10 +26,11 @@ use crate::telemetry::error_chain;
 use crate::telemetry::status::PipelineStatus;
 
 use super::backoff::Backoff;
+use super::branch::{Branch, Left};
 use super::in_flight::{Ledger, Limits};
 use super::parts::Parts;
 use super::reach::{Lane, Reach};
-use super::supervise::{Branch, CHANNEL, Left};
+use super::supervise::CHANNEL;
 use super::{End, HaltError, Relay, RelayParts};
 
 /// Batches that wait for a lane that is not waited for, of a quarter MiB each at most and a single event where that is larger.

@@ -6,6 +6,7 @@
 
 mod account;
 pub mod backoff;
+mod branch;
 mod connect;
 mod fan_out;
 pub mod in_flight;
@@ -13,6 +14,7 @@ mod parts;
 mod policy;
 mod reach;
 mod refused;
+mod relays;
 #[cfg(test)]
 mod simulation;
 mod spans;

@@ -19,9 +19,9 @@ use crate::source::postgres::PostgresSource;
 use crate::source::{LogChannel, Source, SourceError, SourceOptions};
 use crate::telemetry::status::PipelineStatus;
 
+use super::branch::Branch;
 use super::in_flight::Acks;
 use super::reach::Lane;
-use super::supervise::Branch;
 
 /// Makes the parts that the supervisor joins.
 pub(crate) trait Parts: Send + Sync + 'static {

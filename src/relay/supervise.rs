@@ -23,8 +23,7 @@ use crate::audit::Journal;
 use crate::checkpoint::{CheckpointError, CheckpointStore, saver};
 use crate::config::{CommitPolicy, OnFenced, Pipeline};
 use crate::letters::notifier::Notifier;
-use crate::pause::until;
-use crate::position::{EventPosition, Position};
+use crate::position::Position;
 use crate::processor::DeadLetters;
 use crate::sink::{Sink, SinkError};
 use crate::source::{Answer, BatchSender, Claim, LogBatch, LogChannel, OperatorWord, Question, SourceError};
@@ -32,17 +31,17 @@ use crate::telemetry::error_chain;
 use crate::telemetry::status::{Part, PipelineStatus, SourceView, State};
 
 use super::backoff::Backoff;
+use super::branch::{Branch, Left};
 use super::connect::{Connector, say_again, stand_by};
-use super::fan_out::{FanOut, FreeEnd, FreeError, FreeLane, Junction};
+use super::fan_out::{FanOut, FreeEnd, FreeError, FreeLane};
 use super::in_flight::{Ledger, Limits, Unsettled};
 use super::parts::{Parts, PipelineParts};
 use super::reach::Lane;
-use super::{Culprit, End, HaltError, Relay, RelayParts};
+use super::relays::Relays;
+use super::{End, HaltError, Relay, RelayParts};
 
 /// Batches between source and relay: enough that neither waits for the other's turn.
 pub(super) const CHANNEL: usize = 2;
-/// How long a stop waits for sinks that nothing else waits for.
-const FREE_DRAIN: Duration = Duration::from_secs(5);
 /// How long an instance that was fenced twice leaves the field to the other one.
 const FENCED_WAIT: Duration = Duration::from_secs(30);
 
@@ -132,54 +131,6 @@ pub(crate) struct Supervisor<P> {
     pub(crate) journal: Journal,
     pub(crate) status: Arc<PipelineStatus>,
     pub(crate) stop: CancellationToken,
-}
-
-/// What belongs to one of a pipeline's sinks.
-#[derive(Debug, Clone)]
-pub(crate) struct Branch {
-    /// The pipeline, with this sink alone.
-    pub(super) pipeline: Pipeline,
-    pub(super) status: Arc<PipelineStatus>,
-    /// Whether it is waited for by itself: not one of a quorum, and required.
-    pub(super) held: bool,
-}
-
-impl Left {
-    /// What it is to a life that begins at a position, where the event that it names may not come again.
-    fn from(mut self, position: Option<&Position>) -> Self {
-        self.behind = self
-            .behind
-            .filter(|at| position.is_none_or(|position| !position.covers(at)));
-        self
-    }
-}
-
-impl Branch {
-    /// Of each sink, the leading one first.
-    pub(crate) fn all(pipeline: &Pipeline, status: &Arc<PipelineStatus>) -> Vec<Self> {
-        let counted = pipeline.commit_policy == CommitPolicy::Required;
-        let required = pipeline.further_sinks.iter().map(|further| further.required);
-        let required = std::iter::once(true).chain(required);
-        let statuses = std::iter::once(status).chain(status.further_sinks()).cloned();
-        let parts = pipeline.of_each_sink().zip(statuses).zip(required);
-        let branches = parts.map(|((pipeline, status), required)| Self {
-            pipeline,
-            status,
-            held: required && counted,
-        });
-        branches.collect()
-    }
-}
-
-/// What a sink's life leaves to the next.
-#[derive(Debug, Default)]
-pub(super) struct Left {
-    /// Events to be sent one by one.
-    pub(super) single: u64,
-    /// Those that follow this one.
-    pub(super) behind: Option<Box<EventPosition>>,
-    /// The event that the sink refused when it travelled alone.
-    pub(super) culprit: Option<Culprit>,
 }
 
 /// A sink that is waited for, made and not used yet.
@@ -763,82 +714,5 @@ async fn close<S: Sink>(held: Vec<Held<S>>) {
         if let Err(error) = sink.close(Instant::now()).await {
             tracing::debug!(error = %error_chain(&error), "sink closed");
         }
-    }
-}
-
-/// The relays of one life, under way.
-struct Relays {
-    held: JoinSet<(Lane, End)>,
-    free: JoinSet<FreeEnd>,
-    tee: JoinSet<()>,
-    /// Ends those that nobody waits for.
-    let_go: CancellationToken,
-    doomed: CancellationToken,
-    junction: Option<Arc<Junction>>,
-}
-
-/// How the relays of one life ended.
-struct Ends {
-    /// Of those that were waited for.
-    held: Vec<(Lane, End)>,
-    free: Vec<FreeEnd>,
-    /// What was read cannot have its quorum in this life.
-    doomed: bool,
-}
-
-impl Relays {
-    /// Waits for those that are to be waited for, and then for the others no longer than a drain may take. More than `spare` of
-    /// the others that are given up end the life.
-    async fn ended(mut self, stop: &CancellationToken, drain: Duration, spare: usize) -> Result<Ends, JoinError> {
-        let (mut held, mut free) = (Vec::new(), Vec::<FreeEnd>::new());
-        let mut is_doomed = false;
-        let mut patience = None;
-        while !self.held.is_empty() || !self.free.is_empty() {
-            if self.held.is_empty() && self.tee.is_empty() {
-                let drain = if stop.is_cancelled() {
-                    drain.min(FREE_DRAIN)
-                } else {
-                    drain
-                };
-                patience.get_or_insert_with(|| Instant::now() + drain);
-            }
-            tokio::select! {
-                Some(ended) = self.held.join_next() => {
-                    let (lane, end) = ended?;
-                    // One that is drained says that the source has ended; any other end is that of all.
-                    if !matches!(end, End::Drained) {
-                        stop.cancel();
-                        self.let_go.cancel();
-                    }
-                    held.push((lane, end));
-                }
-                Some(ended) = self.free.join_next() => {
-                    free.push(ended?);
-                    let given_up = free.iter().filter(|end| end.error.is_some()).count();
-                    let is_suspended = |end: &FreeEnd| matches!(end.error, Some(FreeError::Suspended { .. }));
-                    if given_up > spare || free.last().is_some_and(is_suspended) {
-                        stop.cancel();
-                        self.let_go.cancel();
-                    }
-                }
-                Some(ended) = self.tee.join_next() => ended?,
-                () = self.doomed.cancelled(), if !is_doomed => {
-                    is_doomed = true;
-                    stop.cancel();
-                }
-                () = until(patience), if patience.is_some() => {
-                    // A quorum is waited for as a sink by itself is, which a stop gives the drain's time by itself.
-                    if !self.junction.as_ref().is_some_and(|junction| junction.waits()) {
-                        self.let_go.cancel();
-                    }
-                    patience = None;
-                }
-            }
-        }
-        Ok(Ends {
-            held,
-            free,
-            doomed: self.doomed.is_cancelled(),
-        })
     }
 }

@@ -15,10 +15,11 @@ use crate::sink::{AnySink, SinkError, SinkParts};
 use crate::source::{LogChannel, OperatorWord, SourceError, SourceOptions};
 use crate::telemetry::status::PipelineStatus;
 
+use super::branch::Branch;
 use super::in_flight::Acks;
 use super::parts::{Parts, SourceConfig};
 use super::reach::Lane;
-use super::supervise::{Branch, PipelineError, Supervisor};
+use super::supervise::{PipelineError, Supervisor};
 
 /// Shows what comes from now on until it is stopped. `closed` is cancelled when nobody reads standard output any more, which is
 /// no failure.
