@@ -135,8 +135,13 @@ fn a_sink_that_is_not_required_holds_up_nothing_and_counts_what_it_loses(db: Db)
     let bed = Bed::new(db);
     let (target, open) = gated();
     let delivery = "  delivery: {max_in_flight_events: 100}\n";
-    let mut relay = relay(&bed, &target, ["", ", required: false", ""], delivery);
-    let count = 60_000;
+    let mut relay = relay(
+        &bed,
+        &target,
+        ["", ", required: false, batch: {max_events: 1000}", ""],
+        delivery,
+    );
+    let count = 50_000;
     let before = saved(&relay);
     let thousand: Vec<Event> = (0..1000).map(|number| Event::of(number.to_string()).key("k")).collect();
     for _ in 0..count / 1000 {
