@@ -25,6 +25,7 @@ mod failpoint;
 pub mod gtid;
 mod http_client;
 pub mod letters;
+mod line_end;
 mod pause;
 pub mod position;
 pub mod preflight;

@@ -1,31 +1,8 @@
-//! Where a ledger's files are, and where their lines end.
+//! Where a ledger's files are, and what is read of their lines.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-
-/// Length up to the last line break.
-pub(super) fn whole_lines(file: &mut File) -> io::Result<u64> {
-    let length = file.metadata()?.len();
-    line_end_before(file, length)
-}
-
-/// The place behind the last line break before `end`; 0: there is none.
-pub(super) fn line_end_before(file: &mut File, mut end: u64) -> io::Result<u64> {
-    const STEP: u64 = 64 * 1024;
-    let mut block = Vec::new();
-    while end > 0 {
-        let begin = end.saturating_sub(STEP);
-        file.seek(SeekFrom::Start(begin))?;
-        block.clear();
-        io::Read::by_ref(file).take(end - begin).read_to_end(&mut block)?;
-        if let Some(at) = memchr::memrchr(b'\n', &block) {
-            return Ok(begin + at as u64 + 1);
-        }
-        end = begin;
-    }
-    Ok(0)
-}
 
 /// The bytes from a line's begin to its line break.
 pub(super) fn read_line(file: &mut File, begin: u64, end: u64) -> io::Result<Vec<u8>> {

@@ -11,9 +11,9 @@ use crate::calendar::rfc3339;
 
 use super::chain::{CONTINUES, Head, Link};
 use super::entry::write_text;
-use super::files::{
-    beside, folder_of, full_files, is_at, line_end_before, numbered, read_line, sync_folder, whole_lines,
-};
+use crate::line_end::{line_end_before, whole_lines};
+
+use super::files::{beside, folder_of, full_files, is_at, numbered, read_line, sync_folder};
 
 /// See each variant's text; all of it is tried again.
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! What belongs to one of a pipeline's sinks, over its lives.
+//! One of a pipeline's sinks, and what its lives leave to one another.
 
 use std::sync::Arc;
 
@@ -16,16 +16,6 @@ pub(crate) struct Branch {
     pub(super) status: Arc<PipelineStatus>,
     /// Whether it is waited for by itself: not one of a quorum, and required.
     pub(super) held: bool,
-}
-
-impl Left {
-    /// What it is to a life that begins at a position, where the event that it names may not come again.
-    pub(super) fn from(mut self, position: Option<&Position>) -> Self {
-        self.behind = self
-            .behind
-            .filter(|at| position.is_none_or(|position| !position.covers(at)));
-        self
-    }
 }
 
 impl Branch {
@@ -54,4 +44,14 @@ pub(super) struct Left {
     pub(super) behind: Option<Box<EventPosition>>,
     /// The event that the sink refused when it travelled alone.
     pub(super) culprit: Option<Culprit>,
+}
+
+impl Left {
+    /// What it is to a life that begins at a position, where the event that it names may not come again.
+    pub(super) fn from(mut self, position: Option<&Position>) -> Self {
+        self.behind = self
+            .behind
+            .filter(|at| position.is_none_or(|position| !position.covers(at)));
+        self
+    }
 }

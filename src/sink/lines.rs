@@ -1,12 +1,13 @@
 //! The sinks `stdout` and `file`: a line of JSON a record (`json_line`).
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::config;
+use crate::line_end::whole_lines;
 use crate::preflight::Finding;
 use crate::record::Record;
 
@@ -143,25 +144,6 @@ fn of_room(subject: String, found: &str, free: u64) -> Finding {
         ),
         false => Finding::good(subject, left),
     }
-}
-
-/// Length up to the last line break.
-fn whole_lines(file: &mut File) -> io::Result<u64> {
-    use io::Read as _;
-    const STEP: u64 = 64 * 1024;
-    let mut end = file.metadata()?.len();
-    let mut block = Vec::new();
-    while end > 0 {
-        let begin = end.saturating_sub(STEP);
-        file.seek(SeekFrom::Start(begin))?;
-        block.clear();
-        io::Read::by_ref(file).take(end - begin).read_to_end(&mut block)?;
-        if let Some(at) = memchr::memrchr(b'\n', &block) {
-            return Ok(begin + at as u64 + 1);
-        }
-        end = begin;
-    }
-    Ok(0)
 }
 
 impl Medium for FileLines {
