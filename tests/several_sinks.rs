@@ -270,8 +270,8 @@ fn a_letter_names_its_sink_and_is_sent_to_that_one_again() {
     assert_eq!(lines(&relay), texts(1..=3));
 }
 
-over_each!(a_record_that_one_sink_refuses_is_found_in_the_middle_of_a_batch: postgres, mysql);
-fn a_record_that_one_sink_refuses_is_found_in_the_middle_of_a_batch(db: Db) {
+over_each!(records_that_one_sink_refuses_are_found_in_the_middle_of_a_batch: postgres, mysql);
+fn records_that_one_sink_refuses_are_found_in_the_middle_of_a_batch(db: Db) {
     let bed = Bed::new(db);
     let target = Target::new(|_, _| Answer::Status(200));
     // The broker takes no record without a key for it.
@@ -281,7 +281,7 @@ fn a_record_that_one_sink_refuses_is_found_in_the_middle_of_a_batch(db: Db) {
     let pipeline = format!("{PIPELINE}{letters}").replace("<topic>", &bed.topic("compacted"));
     let mut relay = relay_of(&pipeline, &bed, &target, ["", ", concurrency: 50", ""]);
     let event = |number: u32| match number {
-        700 => Event::of("700"),
+        700 | 720 => Event::of(number.to_string()),
         number => Event::of(number.to_string()).key("k"),
     };
     // The search is not for what came before, which a position is saved behind.
@@ -298,7 +298,8 @@ fn a_record_that_one_sink_refuses_is_found_in_the_middle_of_a_batch(db: Db) {
             &[("reason", "permanent_failure")],
         )
     };
-    eventually(DEADLINE, "one letter", || dead() == 1.0);
+    // What was found first comes again with the second, since the other sinks hold the position back before both.
+    eventually(DEADLINE, "two letters", || dead() == 2.0);
     wait_published(&relay, "target", 1001);
     let before = saved(&relay);
     bed.app().emit(&event(1001));

@@ -1,12 +1,9 @@
-//! One of a pipeline's sinks, and what its lives leave to one another.
+//! One of a pipeline's sinks.
 
 use std::sync::Arc;
 
 use crate::config::{CommitPolicy, Pipeline};
-use crate::position::{EventPosition, Position};
 use crate::telemetry::status::PipelineStatus;
-
-use super::Culprit;
 
 /// What belongs to one of a pipeline's sinks.
 #[derive(Debug, Clone)]
@@ -32,26 +29,5 @@ impl Branch {
             held: required && counted,
         });
         branches.collect()
-    }
-}
-
-/// What a sink's life leaves to the next.
-#[derive(Debug, Default)]
-pub(super) struct Left {
-    /// Events to be sent one by one.
-    pub(super) single: u64,
-    /// Those that follow this one.
-    pub(super) behind: Option<Box<EventPosition>>,
-    /// The event that the sink refused when it travelled alone.
-    pub(super) culprit: Option<Culprit>,
-}
-
-impl Left {
-    /// What it is to a life that begins at a position, where the event that it names may not come again.
-    pub(super) fn from(mut self, position: Option<&Position>) -> Self {
-        self.behind = self
-            .behind
-            .filter(|at| position.is_none_or(|position| !position.covers(at)));
-        self
     }
 }

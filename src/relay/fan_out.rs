@@ -26,12 +26,12 @@ use crate::telemetry::error_chain;
 use crate::telemetry::status::PipelineStatus;
 
 use super::backoff::Backoff;
-use super::branch::{Branch, Left};
+use super::branch::Branch;
 use super::in_flight::{Ledger, Limits};
 use super::parts::Parts;
 use super::reach::{Lane, Reach};
 use super::supervise::CHANNEL;
-use super::{End, HaltError, Relay, RelayParts};
+use super::{End, Ended, HaltError, Left, Relay, RelayParts};
 
 /// Batches that wait for a lane that is not waited for, of a quarter MiB each at most and a single event where that is larger.
 const FREE_CHANNEL: usize = 32;
@@ -322,11 +322,6 @@ impl<P: Parts> FreeLane<P> {
         let sink = self.parts.sink(self.lane, ledger.acks())?;
         self.branch.status.sink_gone(None);
         let port = self.journal.port(pipeline.sink.id(), ledger.acks());
-        let Left {
-            single,
-            behind,
-            culprit,
-        } = mem::take(&mut self.begins);
         let relay = Relay::new(RelayParts {
             chain: self.parts.chain(pipeline),
             dead_letters: DeadLetters::new(pipeline),
@@ -336,29 +331,16 @@ impl<P: Parts> FreeLane<P> {
             policies: pipeline.errors,
             delivery: pipeline.delivery,
             status: Arc::clone(&self.branch.status),
-            single,
-            behind,
-            culprit,
+            left: mem::take(&mut self.begins),
             counted: 0,
             overtakable: self.overtakable,
             leads: false,
         });
-        match relay.relay(batches, acked, stop, abandon).await {
-            End::Drained | End::Abandoned { .. } => Ok(()),
-            End::SinkFailed {
-                error,
-                single,
-                behind,
-                culprit,
-                ..
-            } => {
-                self.left.get_or_insert(Left {
-                    single,
-                    behind,
-                    culprit,
-                });
-                Err(error.into())
-            }
+        let Ended { end, left, .. } = relay.relay(batches, acked, stop, abandon).await;
+        self.left.get_or_insert(left);
+        match end {
+            End::Drained | End::Abandoned => Ok(()),
+            End::SinkFailed(error) => Err(error.into()),
             End::Halted(halt) => Err(FreeError::Halted(halt)),
             End::Suspended { seconds } => Err(FreeError::Suspended { seconds }),
         }

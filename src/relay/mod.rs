@@ -15,6 +15,7 @@ mod policy;
 mod reach;
 mod refused;
 mod relays;
+mod search;
 #[cfg(test)]
 mod simulation;
 mod spans;
@@ -33,7 +34,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::audit::Port;
-use crate::config::{Delivery, ErrorPolicies, ErrorPolicy};
+use crate::config::{Delivery, ErrorPolicies};
 use crate::event::ChangeEvent;
 use crate::failpoint;
 use crate::pause::until;
@@ -52,12 +53,14 @@ use account::Account;
 use in_flight::{Failure, Fate, Ledger, Tried, Unsettled};
 use policy::Repeats;
 use refused::Origins;
+use search::Search;
 use spans::Spans;
 use told::Told;
 use uncommitted::Uncommitted;
 
 pub(crate) use parts::kafka_parts;
 pub use policy::{Culprit, HaltError, Refusal};
+pub use search::Left;
 
 /// Events handled before acks are looked at again.
 const TURN: usize = 256;
@@ -69,10 +72,16 @@ const FAILURE_GRACE: Duration = Duration::from_secs(1);
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// After such a gap the process was stopped. Half of what servers give the holder of a source's lock: see the sources.
 const SUSPENSION: Duration = Duration::from_secs(5);
-/// So few events are sent one by one while a culprit is searched: that takes less than another life.
-const FEW: u64 = 64;
-/// How often the sink was given a record that is found to be the culprit: in its batch, and alone.
-const CULPRIT_ATTEMPTS: u32 = 2;
+
+/// How a relay ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub end: End,
+    /// What the next life begins with.
+    pub left: Left,
+    /// What was being committed.
+    pub unsettled: Option<Unsettled>,
+}
 
 /// Why a relay ended.
 #[derive(Debug)]
@@ -80,24 +89,11 @@ pub enum End {
     /// The source ended and all that it gave is settled and saved, or the drain's time was up.
     Drained,
     /// The sink is of no use any more.
-    SinkFailed {
-        error: SinkError,
-        /// How many of the next events must go in small groups to find the one that the sink does not take.
-        single: u64,
-        /// They follow this event, where the next life can begin before the last boundary.
-        behind: Option<Box<EventPosition>>,
-        /// That one, once it is found.
-        culprit: Option<Culprit>,
-        /// What was being committed.
-        unsettled: Option<Unsettled>,
-    },
+    SinkFailed(SinkError),
     /// An event met the policy `halt`.
     Halted(HaltError),
     /// Nothing more may be sent: another instance has the source.
-    Abandoned {
-        /// What was being committed.
-        unsettled: Option<Unsettled>,
-    },
+    Abandoned,
     /// The process was stopped for so long that another instance may have the source.
     Suspended { seconds: u64 },
 }
@@ -115,12 +111,8 @@ pub struct RelayParts<S> {
     pub status: Arc<PipelineStatus>,
     /// None: nothing is written down of events.
     pub port: Option<Port>,
-    /// Events among which the sink refuses one: to be sent in small groups first, or one by one where they are few.
-    pub single: u64,
-    /// They follow this event; none: they are the first.
-    pub behind: Option<Box<EventPosition>>,
-    /// The event that a former life found to be refused.
-    pub culprit: Option<Culprit>,
+    /// By the life before.
+    pub left: Left,
     /// Events that were counted as received in a former life and come again.
     pub counted: u64,
     /// Whether another instance can go on from the checkpoint while this one cannot tell. One that commits is fenced by its
@@ -142,12 +134,9 @@ pub struct Relay<S> {
     status: Arc<PipelineStatus>,
     /// What is to be written down of events, where anything is.
     account: Option<Account>,
-    single: u64,
-    behind: Option<Box<EventPosition>>,
+    search: Search,
     /// The event behind which the last boundary was reached, where another sink can keep the position before it.
     reached: Option<EventPosition>,
-    /// The most of those that may be in flight at once.
-    group: u64,
     counted: u64,
     /// Rest of the batch at hand, and where it ends.
     events: VecDeque<ChangeEvent>,
@@ -157,9 +146,6 @@ pub struct Relay<S> {
     /// The parked record waits for the sink, not for room in the ledger.
     sink_busy: bool,
     halted: Option<HaltError>,
-    /// What travels alone, while something does.
-    alone: Option<Alone>,
-    culprit: Option<Culprit>,
     /// What was reported failed; nothing more is sent since.
     failures: Failures,
     repeats: Repeats,
@@ -214,14 +200,6 @@ enum GivenBack {
     Rejected(DeliveryError),
 }
 
-/// What was sent with nothing beside it, so that a refusal can mean nothing else.
-#[derive(Debug)]
-struct Alone {
-    at: EventPosition,
-    fate: Fate,
-    refusals: Vec<Refusal>,
-}
-
 /// Failed deliveries, gathered until it is clear what they mean.
 #[derive(Debug, Default)]
 struct Failures {
@@ -253,9 +231,7 @@ impl<S: Sink> Relay<S> {
             delivery,
             status,
             port,
-            single,
-            behind,
-            culprit,
+            left,
             counted,
             overtakable,
             leads,
@@ -280,18 +256,14 @@ impl<S: Sink> Relay<S> {
             delivery,
             status,
             account: port.map(Account::new),
-            single,
-            behind,
+            search: Search::new(left),
             reached: None,
-            group: group(single),
             counted,
             events: VecDeque::new(),
             batch: None,
             parked: None,
             sink_busy: false,
             halted: None,
-            alone: None,
-            culprit,
             failures: Failures::default(),
             repeats: Repeats::default(),
             uncommitted,
@@ -316,7 +288,7 @@ impl<S: Sink> Relay<S> {
         acked: watch::Sender<Option<Position>>,
         stop: CancellationToken,
         abandon: CancellationToken,
-    ) -> End {
+    ) -> Ended {
         self.relay(&mut batches, &acked, &stop, &abandon).await
     }
 
@@ -327,7 +299,7 @@ impl<S: Sink> Relay<S> {
         acked: &watch::Sender<Option<Position>>,
         stop: &CancellationToken,
         abandon: &CancellationToken,
-    ) -> End {
+    ) -> Ended {
         self.seen = Instant::now();
         self.status.rests(false);
         let mut deadline: Option<Instant> = None;
@@ -346,9 +318,7 @@ impl<S: Sink> Relay<S> {
                 self.chain.age_schemas();
             }
             if abandon.is_cancelled() {
-                break End::Abandoned {
-                    unsettled: self.unsettled(),
-                };
+                break End::Abandoned;
             }
             let paused = *self.pauses.borrow_and_update();
             let goes_on = match paused {
@@ -414,7 +384,7 @@ impl<S: Sink> Relay<S> {
                             text: error_chain(&error),
                         });
                     }
-                    Err(error) => break self.sink_failed(error, 0, None),
+                    Err(error) => break End::SinkFailed(error),
                 },
                 answer = self.lookups.answer(self.chain.question(), waiting_us, &self.status), if looks_up => match answer {
                     Ok(answer) => self.chain.answer(answer),
@@ -439,16 +409,23 @@ impl<S: Sink> Relay<S> {
             let progress = account.take_committed();
             self.status.settled(&progress);
         }
+        let unsettled = match end {
+            End::SinkFailed(_) | End::Abandoned => self.unsettled(),
+            _ => None,
+        };
+        let reached = self.take_reached();
+        let left = self.search.take_left(&self.ledger, reached);
         self.spans.abandon();
         self.status.rests(true);
         // At once: a sink that goes on behind a failure could let later records overtake.
         if let Err(error) = self.sink.close(Instant::now()).await {
             tracing::debug!(error = %error_chain(&error), "sink closed");
         }
-        match (self.halted.take(), end) {
+        let end = match (self.halted.take(), end) {
             (Some(halt), End::Drained) => End::Halted(halt),
             (_, end) => end,
-        }
+        };
+        Ended { end, left, unsettled }
     }
 
     /// Takes acks and failures: moves the watermark, and ends where a delivery failed.
@@ -460,7 +437,7 @@ impl<S: Sink> Relay<S> {
             return Some(end);
         }
         if self.ledger.event_count() == 0 {
-            self.alone = None;
+            self.search.nothing_travels();
         }
         let waiting_us = self.parked.as_ref().map(|parked| parked.commit_time_us);
         let waiting_us = waiting_us.or(self.chain.waiting().map(|event| event.commit_time_us));
@@ -479,28 +456,8 @@ impl<S: Sink> Relay<S> {
             return None;
         }
         let Failure { seq, error } = self.failures.worst.take()?;
-        let by_record = error.kind.is_record();
         let of_event = seq.is_some_and(|seq| self.ledger.fate(seq) != Some(Fate::Position));
-        match self.alone.take() {
-            // It travelled alone, so it is the one. The sink is spent with it: the next life does what the policy says.
-            Some(Alone { at, fate, mut refusals }) if by_record && of_event => {
-                if fate == Fate::Published && self.policies.rejected == ErrorPolicy::Halt {
-                    let at = at.to_string();
-                    return Some(End::Halted(HaltError::Rejected { at, error }));
-                }
-                refusals.push(Refusal {
-                    error: error.clone(),
-                    attempts: CULPRIT_ATTEMPTS,
-                });
-                let culprit = Culprit { at, refusals };
-                Some(self.sink_failed(error.into(), self.single.max(1), Some(culprit)))
-            }
-            // The next life begins at the last boundary, which lies before the watermark.
-            _ => {
-                let single = if by_record { self.ledger.since_boundary() } else { 0 };
-                Some(self.sink_failed(error.into(), single, None))
-            }
-        }
+        Some(self.end_with(error, of_event))
     }
 
     /// Whether what was sent may wait for what follows.
@@ -508,18 +465,6 @@ impl<S: Sink> Relay<S> {
         // With few in flight nothing follows before they are acknowledged.
         let goes_on = self.batch.is_none() || self.ledger.event_count() >= LINGERING;
         self.more_follows && goes_on
-    }
-
-    fn sink_failed(&mut self, error: SinkError, single: u64, culprit: Option<Culprit>) -> End {
-        End::SinkFailed {
-            error,
-            single,
-            // Where it was not come to, it is of no use a second time.
-            behind: self.reached.take().filter(|_| self.behind.is_none()).map(Box::new),
-            // A former life's that was not come to yet is still the one.
-            culprit: culprit.or_else(|| self.culprit.take()),
-            unsettled: self.unsettled(),
-        }
     }
 
     /// What is being committed.
@@ -685,7 +630,8 @@ impl<S: Sink> Relay<S> {
                     if let Some(batch) = &mut self.batch {
                         batch.before = batch.at.replace(event.position.clone());
                     }
-                    self.come_to_where_to_search();
+                    self.search
+                        .come_to(self.batch.as_ref().and_then(|batch| batch.at.as_ref()));
                     (self.chain.process(event), commit_time_us)
                 }
             };
@@ -708,15 +654,8 @@ impl<S: Sink> Relay<S> {
     /// Sends a record. False: it is parked until there is room.
     fn send(&mut self, parked: Parked) -> bool {
         let bytes = parked.record.byte_len() as u64 + QUEUE_OVERHEAD;
-        // What stands for a refused record travels alone: should it be refused as well, nothing else fails with it.
-        let single = if self.behind.is_some() { 0 } else { self.single };
-        let alone = self.alone.is_some() || (single > 0 && (self.group == 1 || !parked.refusals.is_empty()));
-        let most = match single {
-            _ if alone => 1,
-            0 => u64::MAX,
-            _ => self.group,
-        };
-        if self.ledger.event_count() as u64 >= most || !self.ledger.has_room(bytes) {
+        let travel = self.search.travel(&parked);
+        if self.ledger.event_count() as u64 >= travel.most() || !self.ledger.has_room(bytes) {
             self.parked = Some(parked);
             return false;
         }
@@ -748,15 +687,11 @@ impl<S: Sink> Relay<S> {
                 if let Some(uncommitted) = &mut self.uncommitted {
                     uncommitted.taken(commit_time_us);
                 }
-                if single > 0 {
-                    self.single -= 1;
-                    if alone {
-                        self.alone = self.at().map(|at| Alone { at, fate, refusals });
-                    }
-                    // Each is a boundary, so that what comes before a culprit is not sent again; a commit is one for a group.
-                    if alone || self.uncommitted.is_none() || self.ledger.event_count() as u64 >= self.group {
-                        self.boundary_behind();
-                    }
+                self.search.sent(travel, self.at(), fate, refusals);
+                // Each is a boundary, so that what comes before a culprit is not sent again; a commit is one for a group.
+                let is_full = self.ledger.event_count() as u64 >= travel.most();
+                if travel.is_searched() && (self.uncommitted.is_none() || is_full) {
+                    self.boundary_behind();
                 }
                 true
             }
@@ -791,16 +726,6 @@ impl<S: Sink> Relay<S> {
                     }
                 }
             }
-        }
-    }
-
-    /// Begins to send in small groups at the last event that is known to be taken, which is sent once more with them.
-    fn come_to_where_to_search(&mut self) {
-        let Some(behind) = &self.behind else { return };
-        // By their texts, as a culprit is.
-        if self.at().is_some_and(|at| at.to_string() == behind.to_string()) {
-            self.behind = None;
-            self.single += 1;
         }
     }
 
@@ -896,15 +821,6 @@ async fn ready_or_reported(sink: &mut impl Sink, busy: bool, gather: bool) -> Re
     }
     sink.reported().await;
     Ok(())
-}
-
-/// How many of so many events are sent at once while the one is searched that the sink refuses: the root of their number, so
-/// that few groups, and then few events, are waited for.
-fn group(single: u64) -> u64 {
-    match single {
-        0..=FEW => 1,
-        _ => single.isqrt(),
-    }
 }
 
 #[cfg(test)]

@@ -91,7 +91,8 @@ impl<S: Sink> Relay<S> {
 
     /// Goes the way of the event at hand as far as a former life came with it, if it is the culprit.
     pub(super) fn repeat_refusals(&mut self) {
-        let Some(refusals) = self.take_culprit() else { return };
+        let at = self.batch.as_ref().and_then(|batch| batch.at.as_ref());
+        let Some(refusals) = self.search.meet(at) else { return };
         for refusal in refusals {
             if let Some(parked) = self.parked.take() {
                 self.reject(parked, refusal);
@@ -101,17 +102,6 @@ impl<S: Sink> Relay<S> {
         if self.parked.is_none() && self.halted.is_none() {
             self.boundary_behind();
         }
-    }
-
-    /// What a former life found wrong with the event at hand, if it is the one.
-    fn take_culprit(&mut self) -> Option<Vec<Refusal>> {
-        let culprit = self.culprit.as_ref()?;
-        let at = self.batch.as_ref()?.at.as_ref()?;
-        // By their texts: what a position says of the transactions before it can differ from life to life.
-        if culprit.at.to_string() != at.to_string() {
-            return None;
-        }
-        self.culprit.take().map(|culprit| culprit.refusals)
     }
 
     /// A schema that cannot be fetched before a person acts.

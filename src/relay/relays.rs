@@ -9,16 +9,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::pause::until;
 
-use super::End;
 use super::fan_out::{FreeEnd, FreeError, Junction};
 use super::reach::Lane;
+use super::{End, Ended};
 
 /// How long a stop waits for sinks that nothing else waits for.
 const FREE_DRAIN: Duration = Duration::from_secs(5);
 
 /// The relays of one life, under way.
 pub(super) struct Relays {
-    pub(super) held: JoinSet<(Lane, End)>,
+    pub(super) held: JoinSet<(Lane, Ended)>,
     pub(super) free: JoinSet<FreeEnd>,
     pub(super) tee: JoinSet<()>,
     /// Ends those that nobody waits for.
@@ -30,7 +30,7 @@ pub(super) struct Relays {
 /// How the relays of one life ended.
 pub(super) struct Ends {
     /// Of those that were waited for.
-    pub(super) held: Vec<(Lane, End)>,
+    pub(super) held: Vec<(Lane, Ended)>,
     pub(super) free: Vec<FreeEnd>,
     /// What was read cannot have its quorum in this life.
     pub(super) doomed: bool,
@@ -59,13 +59,13 @@ impl Relays {
             }
             tokio::select! {
                 Some(ended) = self.held.join_next() => {
-                    let (lane, end) = ended?;
+                    let (lane, ended) = ended?;
                     // One that is drained says that the source has ended; any other end is that of all.
-                    if !matches!(end, End::Drained) {
+                    if !matches!(ended.end, End::Drained) {
                         stop.cancel();
                         self.let_go.cancel();
                     }
-                    held.push((lane, end));
+                    held.push((lane, ended));
                 }
                 Some(ended) = self.free.join_next() => {
                     free.push(ended?);

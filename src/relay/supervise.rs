@@ -31,14 +31,15 @@ use crate::telemetry::error_chain;
 use crate::telemetry::status::{Part, PipelineStatus, SourceView, State};
 
 use super::backoff::Backoff;
-use super::branch::{Branch, Left};
+use super::branch::Branch;
 use super::connect::{Connector, say_again, stand_by};
 use super::fan_out::{FanOut, FreeEnd, FreeError, FreeLane};
 use super::in_flight::{Ledger, Limits, Unsettled};
 use super::parts::{Parts, PipelineParts};
 use super::reach::Lane;
 use super::relays::Relays;
-use super::{End, HaltError, Relay, RelayParts};
+use super::search::Steps;
+use super::{End, Ended, HaltError, Left, Relay, RelayParts};
 
 /// Batches between source and relay: enough that neither waits for the other's turn.
 pub(super) const CHANNEL: usize = 2;
@@ -245,6 +246,7 @@ impl<P: Parts> Supervisor<P> {
         };
         let mut backoff = Backoff::new(self.pipeline.restart);
         let mut fenced_before = false;
+        let mut steps = Steps::new(self.branches.len());
         loop {
             let settled = self.status.snapshot().totals.settled();
             let from = legacy.from.clone();
@@ -267,7 +269,14 @@ impl<P: Parts> Supervisor<P> {
             let has_moved = self.branches.len() == 1 || legacy.from != from;
             if has_moved && self.status.snapshot().totals.settled() > settled {
                 backoff.reset();
+                steps = Steps::new(self.branches.len());
                 fenced_before = false;
+            }
+            if steps.are_further(&legacy.left) {
+                backoff.reset();
+            }
+            for (branch, left) in self.branches.iter().zip(&legacy.left) {
+                self.span_of(branch).in_scope(|| left.tell());
             }
             // Once can be a transaction that took too long; again at once is another instance that is alive.
             let fenced = error.is_fenced();
@@ -425,10 +434,9 @@ impl<P: Parts> Supervisor<P> {
             unsettled: None,
         };
         let mut ends = ends?;
-        for (_, end) in &mut ends.held {
-            if let End::SinkFailed { unsettled, .. } | End::Abandoned { unsettled } = end {
-                legacy.unsettled = legacy.unsettled.or(unsettled.take());
-            }
+        for (lane, Ended { left, unsettled, .. }) in &mut ends.held {
+            legacy.left[*lane] = mem::take(left).from(legacy.from.as_ref());
+            legacy.unsettled = legacy.unsettled.or(unsettled.take());
         }
         let unsaved = match saved {
             Ok(()) => None,
@@ -437,12 +445,14 @@ impl<P: Parts> Supervisor<P> {
             Err(error) if error.can_heal() => Some(LifeError::from(error)),
             Err(error) => return Err(error.into()),
         };
-        let (failed, halted): (Vec<_>, Vec<_>) = ends
-            .held
-            .into_iter()
-            .partition(|(_, end)| !matches!(end, End::Halted(_)));
-        if let Some((lane, End::Halted(halt))) = halted.into_iter().next() {
-            return Err(self.named_halt(lane, halt).into());
+        let mut failed = Vec::new();
+        for (lane, ended) in ends.held {
+            match ended.end {
+                End::Halted(halt) => return Err(self.named_halt(lane, halt).into()),
+                End::SinkFailed(error) => failed.push(LifeError::from(self.named(lane, error))),
+                End::Suspended { seconds } => failed.push(LifeError::Suspended { seconds }),
+                End::Drained | End::Abandoned => {}
+            }
         }
         // What the source said matters more than a sink that can be made anew.
         match source_ended {
@@ -452,26 +462,7 @@ impl<P: Parts> Supervisor<P> {
         }
         // What cannot heal matters most.
         let mut gravest = unsaved;
-        for (lane, end) in failed {
-            let error = match end {
-                End::SinkFailed {
-                    error,
-                    single,
-                    behind,
-                    culprit,
-                    ..
-                } => {
-                    let left = Left {
-                        single,
-                        behind,
-                        culprit,
-                    };
-                    legacy.left[lane] = left.from(legacy.from.as_ref());
-                    LifeError::from(self.named(lane, error))
-                }
-                End::Suspended { seconds } => LifeError::Suspended { seconds },
-                End::Drained | End::Abandoned { .. } | End::Halted(_) => continue,
-            };
+        for error in failed {
             if gravest.as_ref().is_none_or(LifeError::can_heal) {
                 gravest = Some(error);
             }
@@ -572,11 +563,6 @@ impl<P: Parts> Supervisor<P> {
         let here = tracing::Span::current();
         let mut relay = |Held { lane, sink, ledger }: Held<P::Sink>| {
             let branch = &self.branches[lane];
-            let Left {
-                single,
-                behind,
-                culprit,
-            } = mem::take(&mut left[lane]);
             let port = self.journal.port(branch.pipeline.sink.id(), ledger.acks());
             let relay = Relay::new(RelayParts {
                 chain: self.parts.chain(&branch.pipeline),
@@ -587,9 +573,7 @@ impl<P: Parts> Supervisor<P> {
                 policies: branch.pipeline.errors,
                 delivery: branch.pipeline.delivery,
                 status: Arc::clone(&branch.status),
-                single,
-                behind,
-                culprit,
+                left: mem::take(&mut left[lane]),
                 counted: branch.status.snapshot().totals.in_flight(),
                 // One that commits is fenced by its target.
                 overtakable: is_shared && !branch.pipeline.sink.is_exactly_once(),

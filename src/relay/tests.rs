@@ -8,12 +8,13 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 
 mod audit;
+mod search;
 mod transactions;
 
 use super::in_flight::{Acks, Limits, Seq};
 use super::*;
 use crate::audit::Journal;
-use crate::config::{self, DeadLetter, DeadLetterPlace, OversizedDeadLetter, Pipeline};
+use crate::config::{self, DeadLetter, DeadLetterPlace, ErrorPolicy, OversizedDeadLetter, Pipeline};
 use crate::event::{Change, LogMessage, Selection};
 use crate::position::{EventPosition, Lsn, Partial, PostgresEventPosition, PostgresPosition};
 use crate::sink::{KafkaSinkError, RecordFault};
@@ -108,7 +109,7 @@ struct Bench {
     stop: CancellationToken,
     status: Arc<PipelineStatus>,
     interval: Duration,
-    relay: JoinHandle<End>,
+    relay: JoinHandle<Ended>,
 }
 
 fn pipeline(errors: &str) -> Pipeline {
@@ -135,46 +136,52 @@ fn load(path: &Path) -> Pipeline {
 }
 
 fn start(errors: &str, single: u64, script: Script) -> Bench {
-    start_behind(errors, single, None, script)
+    start_behind(errors, among(single), script)
 }
 
-/// A life that follows one which found the culprit.
-fn start_behind(errors: &str, single: u64, culprit: Option<Culprit>, script: Script) -> Bench {
-    start_pipeline(&pipeline(errors), single, culprit, script)
+/// A life that follows one which left this.
+fn start_behind(errors: &str, left: Left, script: Script) -> Bench {
+    start_pipeline(&pipeline(errors), left, script)
+}
+
+/// One of the next events is refused.
+fn among(single: u64) -> Left {
+    Left {
+        single,
+        ..Left::default()
+    }
 }
 
 /// With dead letters.
-fn start_parking(
-    errors: ErrorPolicies,
-    oversized: OversizedDeadLetter,
-    life: (u64, Option<Culprit>),
-    script: Script,
-) -> Bench {
+fn start_parking(errors: ErrorPolicies, oversized: OversizedDeadLetter, left: Left, script: Script) -> Bench {
+    start_pipeline(&parking(errors, oversized), left, script)
+}
+
+fn parking(errors: ErrorPolicies, oversized: OversizedDeadLetter) -> Pipeline {
     let dead_letter = DeadLetter {
         place: DeadLetterPlace::Topic("dead".to_owned()),
         oversized,
         notify: None,
     };
-    let pipeline = Pipeline {
+    Pipeline {
         errors,
         dead_letter: Some(dead_letter),
         ..pipeline("")
-    };
-    start_pipeline(&pipeline, life.0, life.1, script)
+    }
 }
 
-fn start_pipeline(pipeline: &Pipeline, single: u64, culprit: Option<Culprit>, script: Script) -> Bench {
+fn start_pipeline(pipeline: &Pipeline, left: Left, script: Script) -> Bench {
     let status = PipelineStatus::new(pipeline);
-    start_with(pipeline, &Journal::default(), status, single, culprit, script)
+    start_with(pipeline, &Journal::default(), status, left, script, true)
 }
 
 fn start_with(
     pipeline: &Pipeline,
     journal: &Journal,
     status: Arc<PipelineStatus>,
-    single: u64,
-    culprit: Option<Culprit>,
+    left: Left,
     script: Script,
+    leads: bool,
 ) -> Bench {
     let ledger = Ledger::new(Limits {
         events: 100,
@@ -192,12 +199,10 @@ fn start_with(
         delivery: pipeline.delivery,
         status: Arc::clone(&status),
         port: journal.port(pipeline.sink.id(), acks.clone()),
-        single,
-        behind: None,
-        culprit,
+        left,
         counted: 0,
         overtakable: false,
-        leads: true,
+        leads,
     });
     let (sender, receiver) = mpsc::channel(4);
     let (acked_sender, acked) = watch::channel(None);
@@ -255,6 +260,13 @@ fn batch(numbers: std::ops::RangeInclusive<u64>, invalid: Option<u64>) -> LogBat
     }
 }
 
+/// What a relay leaves whose sink failed.
+async fn left_of(relay: JoinHandle<Ended>) -> Left {
+    let Ended { end, left, .. } = relay.await.unwrap();
+    assert!(matches!(end, End::SinkFailed(_)), "{end:?}");
+    left
+}
+
 impl Bench {
     async fn give(&self, batch: LogBatch) {
         self.batches.as_ref().unwrap().send(batch).await.unwrap();
@@ -306,7 +318,7 @@ async fn everything_acked_reaches_the_batchs_end_and_the_account_is_even() {
     }
     assert_eq!(bench.acked_change().await, None);
     bench.batches.take();
-    assert!(matches!(bench.relay.await.unwrap(), End::Drained));
+    assert!(matches!(bench.relay.await.unwrap().end, End::Drained));
     let totals = bench.status.snapshot().totals;
     assert_eq!((totals.received, totals.published, totals.in_flight()), (3, 3, 0));
 }
@@ -347,7 +359,7 @@ async fn halt_publishes_what_comes_before_and_saves_the_place_behind_it() {
     bench.acks.acked(Seq(0));
     bench.acks.acked(Seq(1));
     let Bench { relay, acked, sink, .. } = bench;
-    let End::Halted(error) = relay.await.unwrap() else {
+    let End::Halted(error) = relay.await.unwrap().end else {
         panic!("it halts")
     };
     assert!(error.to_string().contains("errors.invalid: halt"), "{error}");
@@ -381,10 +393,7 @@ async fn a_refused_batch_is_sent_singly_from_the_last_boundary_on() {
         .acks
         .failed(Seq(2), refused(DeliveryErrorKind::Record(RecordFault::Refused)));
     bench.acks.failed(Seq(3), refused(DeliveryErrorKind::Unavailable));
-    let End::SinkFailed { single, .. } = bench.relay.await.unwrap() else {
-        panic!("the sink failed")
-    };
-    assert_eq!(single, 4);
+    assert_eq!(left_of(bench.relay).await, among(4));
     assert!(
         bench.acked.borrow().is_none(),
         "the batch's end is no place to go on from"
@@ -406,10 +415,7 @@ async fn among_many_events_the_culprit_is_searched_in_groups() {
         bench.acks.failed(Seq(seq), refused(fault));
     }
     let Bench { relay, acked, .. } = bench;
-    let End::SinkFailed { single, culprit, .. } = relay.await.unwrap() else {
-        panic!("the sink failed")
-    };
-    assert_eq!((single, culprit), (9, None), "one of a group, and nobody knows which");
+    assert_eq!(left_of(relay).await, among(9), "one of a group, and nobody knows which");
     let acked = acked.borrow().clone();
     assert_eq!(
         acked.as_ref().and_then(change),
@@ -439,10 +445,7 @@ async fn what_was_refused_is_waited_for_when_the_sink_breaks_first() {
         .acks
         .failed(Seq(0), refused(DeliveryErrorKind::Record(RecordFault::Refused)));
     bench.acks.failed(Seq(1), refused(DeliveryErrorKind::Unavailable));
-    let End::SinkFailed { single, .. } = bench.relay.await.unwrap() else {
-        panic!("the sink failed")
-    };
-    assert_eq!(single, 2);
+    assert_eq!(left_of(bench.relay).await, among(2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -456,12 +459,11 @@ async fn the_culprit_that_travels_alone_is_left_to_the_next_life() {
         .acks
         .failed(Seq(1), refused(DeliveryErrorKind::Record(RecordFault::Refused)));
     let Bench { relay, acked, sink, .. } = bench;
-    let End::SinkFailed { single, culprit, .. } = relay.await.unwrap() else {
-        panic!("the sink is spent")
-    };
+    let Left { single, culprits, .. } = left_of(relay).await;
     assert_eq!(single, 1);
     assert_eq!(sink.0.lock().unwrap().sent.len(), 2, "nothing travelled beside it");
-    assert_eq!(culprit.map(|culprit| culprit.at), Some(event(2, true).position));
+    let culprits: Vec<_> = culprits.into_iter().map(|culprit| culprit.at).collect();
+    assert_eq!(culprits, [event(2, true).position]);
     let Some(Position::Postgres(position)) = acked.borrow().clone() else {
         panic!("a position")
     };
@@ -481,7 +483,11 @@ async fn what_a_former_life_found_to_be_the_culprit_follows_the_policy_in_its_pl
             attempts: 2,
         }],
     };
-    let mut bench = start_behind("rejected: skip", 0, Some(culprit), Script::default());
+    let left = Left {
+        culprits: vec![culprit],
+        ..Left::default()
+    };
+    let mut bench = start_behind("rejected: skip", left, Script::default());
     bench.give(batch(1..=3, None)).await;
     assert_eq!(bench.sent(2).await, ["1", "3"]);
     bench.acks.acked(Seq(0));
@@ -501,7 +507,7 @@ async fn the_culprit_that_travels_alone_halts_by_default() {
     bench
         .acks
         .failed(Seq(0), refused(DeliveryErrorKind::Record(RecordFault::Refused)));
-    assert!(matches!(bench.relay.await.unwrap(), End::Halted(_)));
+    assert!(matches!(bench.relay.await.unwrap().end, End::Halted(_)));
     assert!(bench.acked.borrow().is_none());
 }
 
@@ -531,7 +537,7 @@ async fn a_stop_waits_for_what_is_in_flight_no_longer_than_the_drain_may_take() 
     bench.acks.acked(Seq(0));
     bench.stop.cancel();
     bench.batches.take();
-    assert!(matches!(bench.relay.await.unwrap(), End::Drained));
+    assert!(matches!(bench.relay.await.unwrap().end, End::Drained));
     assert!(bench.acked.borrow().is_none(), "one of the batch was not acked");
 }
 
@@ -547,7 +553,7 @@ async fn a_dead_letter_takes_the_place_of_its_event_and_is_waited_for() {
         rejected: vec![("4".to_owned(), RecordFault::TooLarge)],
         ..Script::default()
     };
-    let mut bench = start_parking(PARK, OversizedDeadLetter::Halt, (0, None), script);
+    let mut bench = start_parking(PARK, OversizedDeadLetter::Halt, Left::default(), script);
     bench.give(batch(1..=5, Some(2))).await;
     assert_eq!(bench.sent(5).await, ["1", "letter 2", "3", "letter 4", "5"]);
     for seq in [0, 2, 3, 4] {
@@ -576,7 +582,7 @@ async fn lives(
     invalid: bool,
     refuses: &[&str],
 ) -> (Vec<Vec<String>>, End) {
-    let (mut lives, mut life, mut first) = (Vec::new(), (0, None), 1);
+    let (mut lives, mut life, mut first) = (Vec::new(), Left::default(), 1);
     loop {
         assert!(lives.len() < 10, "it comes to no end: {lives:?}");
         let mut bench = start_parking(errors, oversized, life, Script::default());
@@ -605,8 +611,9 @@ async fn lives(
         if let Some(Position::Postgres(position)) = bench.acked.borrow().as_ref() {
             first = position.partial.map_or(4, |partial| partial.change.0 + 1);
         }
-        match bench.relay.await.unwrap() {
-            End::SinkFailed { single, culprit, .. } => life = (single, culprit),
+        let Ended { end, left, .. } = bench.relay.await.unwrap();
+        match end {
+            End::SinkFailed(_) => life = left.from(bench.acked.borrow().as_ref()),
             end => return (lives, end),
         }
     }
@@ -680,12 +687,12 @@ async fn a_dead_letter_that_its_topic_never_takes_halts_in_its_place() {
             rejected: vec![("letter 2".to_owned(), fault), ("stub 2".to_owned(), fault)],
             ..Script::default()
         };
-        let bench = start_parking(PARK, OversizedDeadLetter::Stub, (0, None), script);
+        let bench = start_parking(PARK, OversizedDeadLetter::Stub, Left::default(), script);
         bench.give(batch(1..=3, Some(2))).await;
         bench.sent(1).await;
         bench.acks.acked(Seq(0));
         let Bench { relay, acked, sink, .. } = bench;
-        let error = halted(relay.await.unwrap());
+        let error = halted(relay.await.unwrap().end);
         assert!(error.contains(text), "{error}");
         assert_eq!(sink.0.lock().unwrap().sent.len(), 1);
         let Some(Position::Postgres(position)) = acked.borrow().clone() else {
@@ -707,16 +714,16 @@ async fn a_culprit_that_was_not_come_to_is_left_to_the_next_life_again() {
     let bench = start_parking(
         PARK,
         OversizedDeadLetter::Halt,
-        (1, Some(known.clone())),
+        Left {
+            culprits: vec![known.clone()],
+            ..among(1)
+        },
         Script::default(),
     );
     bench.give(batch(1..=3, None)).await;
     bench.sent(1).await;
     bench.acks.failed(Seq(0), refused(DeliveryErrorKind::Unavailable));
-    let End::SinkFailed { culprit, .. } = bench.relay.await.unwrap() else {
-        panic!("the sink failed")
-    };
-    assert_eq!(culprit, Some(known));
+    assert_eq!(left_of(bench.relay).await.culprits, [known]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -755,7 +762,7 @@ async fn a_pause_settles_what_was_sent_of_a_batch_and_takes_nothing_more() {
         bench.acks.acked(Seq(seq));
     }
     bench.batches.take();
-    assert!(matches!(bench.relay.await.unwrap(), End::Drained));
+    assert!(matches!(bench.relay.await.unwrap().end, End::Drained));
     let totals = bench.status.snapshot().totals;
     assert_eq!((totals.received, totals.published, totals.in_flight()), (6, 6, 0));
 }
@@ -778,7 +785,7 @@ async fn a_stop_in_a_pause_ends_at_once_when_what_was_sent_is_settled() {
         bench.acks.acked(Seq(seq));
     }
     bench.acked.changed().await.unwrap();
-    assert!(matches!(bench.relay.await.unwrap(), End::Drained));
+    assert!(matches!(bench.relay.await.unwrap().end, End::Drained));
     assert_eq!(
         bench.sink.0.lock().unwrap().sent.len(),
         3,

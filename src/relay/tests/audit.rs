@@ -21,7 +21,7 @@ impl Audited {
         let pipeline = pipeline_with("invalid: skip", ", audit: {path: l.jsonl}");
         let status = PipelineStatus::new(&pipeline);
         let journal = Journal::start(&pipeline, folder.path(), &status);
-        let bench = start_with(&pipeline, &journal, status, 0, None, script);
+        let bench = start_with(&pipeline, &journal, status, Left::default(), script, true);
         Self {
             bench,
             folder,
@@ -149,7 +149,7 @@ async fn what_was_settled_before_is_told() {
     drop((bench.batches, journal));
     bench.relay.await.unwrap();
     let journal = Journal::start(&pipeline, folder.path(), &status);
-    let mut bench = start_with(&pipeline, &journal, status, 0, None, Script::default());
+    let mut bench = start_with(&pipeline, &journal, status, Left::default(), Script::default(), true);
     bench.give(batch(2..=3, None)).await;
     bench.sent(2).await;
     bench.acks.acked(Seq(0));
@@ -193,9 +193,9 @@ async fn a_commit_begins_when_its_lines_are_written_down_beside() {
             &pipeline,
             &journal,
             PipelineStatus::new(&pipeline),
-            0,
-            None,
+            Left::default(),
             Script::default(),
+            true,
         ),
         folder,
         pipeline,
@@ -236,7 +236,7 @@ async fn what_is_committed_counts_though_its_sink_fails_before_its_lines_are_wri
     assert_eq!(status.snapshot().totals.published, 0);
     audited.bench.acks.broken(refused(DeliveryErrorKind::Unavailable));
     script.lock().unwrap().ready.push_back(Ok(()));
-    assert!(matches!(audited.bench.relay.await.unwrap(), End::SinkFailed { .. }));
+    assert!(matches!(audited.bench.relay.await.unwrap().end, End::SinkFailed(_)));
     assert_eq!(status.snapshot().totals.published, 2);
     let (_, position) = script.lock().unwrap().committing[0].clone();
     fs::remove_file(audited.folder.path().join("l.jsonl")).unwrap();

@@ -177,7 +177,8 @@ async fn one_that_is_shut_out_ends_the_life_as_that_whatever_is_in_flight() {
     script.ready.push_back(Err(fenced().into()));
     let bench = start("", 0, script);
     bench.give(batch(1..=2, None)).await;
-    let End::SinkFailed { error, unsettled, .. } = bench.relay.await.unwrap() else {
+    let Ended { end, unsettled, .. } = bench.relay.await.unwrap();
+    let End::SinkFailed(error) = end else {
         panic!("the sink failed")
     };
     assert!(error.is_fenced() && unsettled.is_some(), "{error}");
@@ -187,7 +188,7 @@ async fn one_that_is_shut_out_ends_the_life_as_that_whatever_is_in_flight() {
     bench.commit(0).await;
     bench.acks.failed(Seq(0), refused(DeliveryErrorKind::Fenced));
     bench.acks.failed(Seq(1), refused(DeliveryErrorKind::Unavailable));
-    let End::SinkFailed { error, .. } = bench.relay.await.unwrap() else {
+    let End::SinkFailed(error) = bench.relay.await.unwrap().end else {
         panic!("the sink failed")
     };
     assert!(error.is_fenced() && error.can_heal(), "{error}");
@@ -204,7 +205,7 @@ async fn each_event_is_a_transaction_while_the_culprit_is_searched() {
     bench
         .acks
         .failed(Seq(2), refused(DeliveryErrorKind::Record(RecordFault::Refused)));
-    let End::Halted(halt) = bench.relay.await.unwrap() else {
+    let End::Halted(halt) = bench.relay.await.unwrap().end else {
         panic!("the policy is halt")
     };
     assert!(halt.to_string().contains("errors.rejected: halt"), "{halt}");
@@ -227,9 +228,8 @@ async fn a_commit_that_failed_tells_the_next_life_what_it_would_have_settled() {
     })));
     let bench = start("invalid: skip", 0, script);
     bench.give(batch(1..=3, Some(2))).await;
-    let End::SinkFailed { unsettled, .. } = bench.relay.await.unwrap() else {
-        panic!("the sink failed")
-    };
+    let Ended { end, unsettled, .. } = bench.relay.await.unwrap();
+    assert!(matches!(end, End::SinkFailed(_)), "{end:?}");
     let unsettled = unsettled.expect("a commit was under way");
     assert_eq!(change(&unsettled.position), None);
     assert_eq!(unsettled.settled.published, 2);
@@ -249,7 +249,7 @@ async fn a_stop_commits_what_was_taken() {
     let (seq, change) = bench.commit(1).await;
     assert_eq!(change, None);
     bench.committed(3, seq);
-    assert!(matches!(bench.relay.await.unwrap(), End::Drained));
+    assert!(matches!(bench.relay.await.unwrap().end, End::Drained));
     assert_eq!(bench.status.snapshot().totals.published, 4);
 }
 
@@ -259,7 +259,7 @@ async fn a_halt_commits_the_place_before_the_culprit() {
     bench.give(batch(1..=5, Some(3))).await;
     assert_eq!(bench.commit(0).await, (Seq(2), Some(2)));
     bench.committed(0, Seq(2));
-    assert!(matches!(bench.relay.await.unwrap(), End::Halted(_)));
+    assert!(matches!(bench.relay.await.unwrap().end, End::Halted(_)));
     assert_eq!(bench.sink.0.lock().unwrap().sent.len(), 2);
 }
 
