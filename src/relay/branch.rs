@@ -2,8 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::audit::Journal;
 use crate::config::{CommitPolicy, Pipeline};
+use crate::processor::DeadLetters;
 use crate::telemetry::status::PipelineStatus;
+
+use super::in_flight::Ledger;
+use super::parts::Parts;
+use super::{Left, RelayParts};
 
 /// What belongs to one of a pipeline's sinks.
 #[derive(Debug, Clone)]
@@ -29,5 +35,31 @@ impl Branch {
             held: required && counted,
         });
         branches.collect()
+    }
+
+    /// What a relay is made with that has one of several sinks; nothing comes again to it that was counted before.
+    pub(super) fn relay_parts<P: Parts>(
+        &self,
+        parts: &P,
+        journal: &Journal,
+        (sink, ledger): (P::Sink, Ledger),
+        left: Left,
+        overtakable: bool,
+    ) -> RelayParts<P::Sink> {
+        let pipeline = &self.pipeline;
+        RelayParts {
+            chain: parts.chain(pipeline),
+            dead_letters: DeadLetters::new(pipeline),
+            sink,
+            port: journal.port(pipeline.sink.id(), ledger.acks()),
+            ledger,
+            policies: pipeline.errors,
+            delivery: pipeline.delivery,
+            status: Arc::clone(&self.status),
+            left,
+            counted: 0,
+            overtakable,
+            leads: false,
+        }
     }
 }

@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 use crate::audit::Journal;
 use crate::config::CommitPolicy;
 use crate::position::Position;
-use crate::processor::DeadLetters;
 use crate::sink::SinkError;
 use crate::source::LogBatch;
 use crate::telemetry::error_chain;
@@ -31,7 +30,7 @@ use super::in_flight::{Ledger, Limits};
 use super::parts::Parts;
 use super::reach::{Lane, Reach};
 use super::supervise::CHANNEL;
-use super::{End, Ended, HaltError, Left, Relay, RelayParts};
+use super::{End, Ended, HaltError, Left, Relay};
 
 /// Batches that wait for a lane that is not waited for, of a quarter MiB each at most and a single event where that is larger.
 const FREE_CHANNEL: usize = 32;
@@ -321,21 +320,12 @@ impl<P: Parts> FreeLane<P> {
         let ledger = Ledger::new(Limits::of(&pipeline.delivery, false));
         let sink = self.parts.sink(self.lane, ledger.acks())?;
         self.branch.status.sink_gone(None);
-        let port = self.journal.port(pipeline.sink.id(), ledger.acks());
-        let relay = Relay::new(RelayParts {
-            chain: self.parts.chain(pipeline),
-            dead_letters: DeadLetters::new(pipeline),
-            sink,
-            ledger,
-            port,
-            policies: pipeline.errors,
-            delivery: pipeline.delivery,
-            status: Arc::clone(&self.branch.status),
-            left: mem::take(&mut self.begins),
-            counted: 0,
-            overtakable: self.overtakable,
-            leads: false,
-        });
+        let left = mem::take(&mut self.begins);
+        let held = (sink, ledger);
+        let parts = self
+            .branch
+            .relay_parts(&*self.parts, &self.journal, held, left, self.overtakable);
+        let relay = Relay::new(parts);
         let Ended { end, left, .. } = relay.relay(batches, acked, stop, abandon).await;
         self.left.get_or_insert(left);
         match end {

@@ -7,7 +7,9 @@
 mod account;
 pub mod backoff;
 mod branch;
+mod committing;
 mod connect;
+mod failures;
 mod fan_out;
 pub mod in_flight;
 mod parts;
@@ -16,6 +18,7 @@ mod reach;
 mod refused;
 mod relays;
 mod search;
+mod sending;
 #[cfg(test)]
 mod simulation;
 mod spans;
@@ -40,20 +43,20 @@ use crate::failpoint;
 use crate::pause::until;
 use crate::position::{EventPosition, Position};
 use crate::processor::{Chain, DeadLetters, Outcome};
-use crate::record::Record;
 use crate::schema_registry::Lookups;
-use crate::sink::kafka::QUEUE_OVERHEAD;
-use crate::sink::{DeliveryError, DeliveryErrorKind, SendError, Sink, SinkError};
+use crate::sink::{DeliveryError, DeliveryErrorKind, Sink, SinkError};
 use crate::skip::SkipCounts;
 use crate::source::LogBatch;
 use crate::telemetry::error_chain;
 use crate::telemetry::status::{PipelineStatus, State};
 
 use account::Account;
-use in_flight::{Failure, Fate, Ledger, Tried, Unsettled};
+use failures::Failures;
+use in_flight::{Failure, Fate, Ledger, Unsettled};
 use policy::Repeats;
 use refused::Origins;
 use search::Search;
+use sending::Parked;
 use spans::Spans;
 use told::Told;
 use uncommitted::Uncommitted;
@@ -66,8 +69,6 @@ pub use search::Left;
 const TURN: usize = 256;
 /// So many in flight are worth to wait for what follows them, though that must wait for them.
 const LINGERING: usize = 1024;
-/// How long the other failures of a batch are waited for: the broker names the culprit in one of them.
-const FAILURE_GRACE: Duration = Duration::from_secs(1);
 /// The loop comes by at least this often.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// After such a gap the process was stopped. Half of what servers give the holder of a source's lock: see the sources.
@@ -170,45 +171,6 @@ pub struct Relay<S> {
     pauses: watch::Receiver<bool>,
     /// Held back, with a place to go on from behind what was sent of the batch at hand.
     rests: bool,
-}
-
-/// A record that is to be sent next, with what the ledger needs of its event.
-#[derive(Debug)]
-struct Parked {
-    record: Record,
-    commit_time_us: i64,
-    fate: Fate,
-    /// Of what this stands for: of the record that this is the dead letter of, and so on.
-    refusals: Vec<Refusal>,
-}
-
-impl Parked {
-    fn new(record: Record, commit_time_us: i64, fate: Fate) -> Self {
-        Self {
-            record,
-            commit_time_us,
-            fate,
-            refusals: Vec::new(),
-        }
-    }
-}
-
-/// Why the sink gave a record back.
-enum GivenBack {
-    NotReady,
-    CommitFirst,
-    Rejected(DeliveryError),
-}
-
-/// Failed deliveries, gathered until it is clear what they mean.
-#[derive(Debug, Default)]
-struct Failures {
-    /// How many deliveries are among them; a sink that is broken as a whole is none.
-    deliveries: usize,
-    /// The gravest of them.
-    worst: Option<Failure>,
-    /// When the rest is not waited for any more.
-    decide_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -467,11 +429,6 @@ impl<S: Sink> Relay<S> {
         self.more_follows && goes_on
     }
 
-    /// What is being committed.
-    fn unsettled(&self) -> Option<Unsettled> {
-        self.uncommitted.is_some().then(|| self.ledger.unsettled()).flatten()
-    }
-
     /// Passes over what is settled, and tells the position that was reached.
     fn move_watermark(&mut self, acked: &watch::Sender<Option<Position>>) {
         let progress = self.advance();
@@ -485,40 +442,6 @@ impl<S: Sink> Relay<S> {
             }
             acked.send_replace(Some(position));
         }
-    }
-
-    fn gather_failures(&mut self) {
-        let failures = self.ledger.take_failures();
-        if failures.is_empty() {
-            return;
-        }
-        let deliveries = failures.iter().filter(|failure| failure.seq.is_some()).count();
-        self.status.count(|totals| totals.failed += deliveries as u64);
-        if let Some(account) = &mut self.account {
-            let tried = |failure: &Failure| {
-                let error = failure.error.to_string();
-                failure.seq.map(|seq| Tried {
-                    seq,
-                    attempts: 1,
-                    error,
-                })
-            };
-            account.tried(failures.iter().filter_map(tried).collect());
-        }
-        let gravity = |failure: &Failure| match failure.error.kind {
-            DeliveryErrorKind::Unavailable => 0,
-            DeliveryErrorKind::Record(_) => 1,
-            DeliveryErrorKind::Fenced => 2,
-            DeliveryErrorKind::Refused => 3,
-        };
-        self.failures.deliveries += deliveries;
-        self.failures.worst = failures
-            .into_iter()
-            .chain(self.failures.worst.take())
-            .max_by_key(gravity);
-        self.failures
-            .decide_at
-            .get_or_insert_with(|| Instant::now() + FAILURE_GRACE);
     }
 
     fn take(&mut self, batch: LogBatch) {
@@ -651,152 +574,8 @@ impl<S: Sink> Relay<S> {
         true
     }
 
-    /// Sends a record. False: it is parked until there is room.
-    fn send(&mut self, parked: Parked) -> bool {
-        let bytes = parked.record.byte_len() as u64 + QUEUE_OVERHEAD;
-        let travel = self.search.travel(&parked);
-        if self.ledger.event_count() as u64 >= travel.most() || !self.ledger.has_room(bytes) {
-            self.parked = Some(parked);
-            return false;
-        }
-        let Parked {
-            record,
-            commit_time_us,
-            fate,
-            refusals,
-        } = parked;
-        let described = self.described(&record, fate, commit_time_us);
-        let seq = self.ledger.next_seq();
-        if let Some(told) = &mut self.told {
-            told.note(seq, fate, &record);
-        }
-        let span = self.spans.of(&record, commit_time_us);
-        let taken = match fate {
-            Fate::DeadLettered(_) => self.sink.park(seq, record),
-            Fate::Published | Fate::Skipped(_) | Fate::Position => self.sink.send(seq, record),
-        };
-        match taken {
-            Ok(()) => {
-                self.ledger.sent(bytes, commit_time_us, std::time::Instant::now(), fate);
-                self.remember_origin(seq);
-                if let (Some(account), Some(described)) = (&mut self.account, described) {
-                    account.sent(seq, described, fate);
-                }
-                self.spans.sent(seq, fate, span);
-                failpoint::hit("send");
-                if let Some(uncommitted) = &mut self.uncommitted {
-                    uncommitted.taken(commit_time_us);
-                }
-                self.search.sent(travel, self.at(), fate, refusals);
-                // Each is a boundary, so that what comes before a culprit is not sent again; a commit is one for a group.
-                let is_full = self.ledger.event_count() as u64 >= travel.most();
-                if travel.is_searched() && (self.uncommitted.is_none() || is_full) {
-                    self.boundary_behind();
-                }
-                true
-            }
-            Err(given_back) => {
-                let (record, given_back) = match given_back {
-                    SendError::NotReady(record) => (record, GivenBack::NotReady),
-                    SendError::CommitFirst(record) => (record, GivenBack::CommitFirst),
-                    SendError::Rejected(record, error) => (record, GivenBack::Rejected(error)),
-                };
-                let parked = Parked {
-                    record: *record,
-                    commit_time_us,
-                    fate,
-                    refusals,
-                };
-                match given_back {
-                    GivenBack::NotReady => {
-                        self.parked = Some(parked);
-                        self.sink_busy = true;
-                        false
-                    }
-                    GivenBack::CommitFirst => {
-                        self.parked = Some(parked);
-                        // There is a position where something was taken. Without one the sink is asked, which says what is
-                        // wrong.
-                        self.sink_busy |= !self.commit();
-                        false
-                    }
-                    GivenBack::Rejected(error) => {
-                        self.reject_unsent(parked, error);
-                        true
-                    }
-                }
-            }
-        }
-    }
-
-    /// Makes a place to go on from of the one behind the event at hand, inside its batch.
-    fn boundary_behind(&mut self) {
-        if self.uncommitted.is_some() {
-            self.commit();
-        } else if let Some(batch) = &mut self.batch
-            && let Some(at) = &batch.at
-        {
-            self.ledger.boundary(batch.end.after(at), mem::take(&mut batch.skipped));
-        }
-    }
-
-    /// When a commit is due, of a sink that commits: as soon as nothing more waits, or nothing more can be taken before it.
-    fn commit_at(&self, ending: bool, paused: bool, nothing_waits: bool) -> Option<Instant> {
-        let uncommitted = self.uncommitted.as_ref()?;
-        if self.sink_busy || self.held.is_some() || self.failures.decide_at.is_some() {
-            return None;
-        }
-        let due = uncommitted.due_at()?;
-        let quiet = self.batch.is_none() && nothing_waits;
-        Some(match uncommitted.has_records() {
-            true if ending || paused || (self.parked.is_some() && self.ledger.needs_commit()) => {
-                due.min(Instant::now())
-            }
-            true if quiet => due.min(uncommitted.quiet_at()),
-            false if ending && quiet => due.min(Instant::now()),
-            _ => due,
-        })
-    }
-
-    /// Begins to commit what was taken, and the position behind it. False: there is no position yet.
-    fn commit(&mut self) -> bool {
-        if self.uncommitted.is_none() {
-            return false;
-        }
-        if self.held.is_some() {
-            return true;
-        }
-        let inside = self.inside();
-        let taken = self
-            .uncommitted
-            .as_mut()
-            .and_then(|uncommitted| uncommitted.take(inside));
-        let Some((position, skipped)) = taken else {
-            return false;
-        };
-        self.chain.write_sequences(&position);
-        let prepares = self.account.as_mut().is_some_and(|account| account.prepare(&position));
-        match prepares {
-            true => self.held = Some((position, skipped)),
-            false => self.begin_commit(position, skipped),
-        }
-        true
-    }
-
-    fn begin_commit(&mut self, position: Position, skipped: SkipCounts) {
-        failpoint::hit("before_commit");
-        self.sink.commit(self.ledger.next_seq(), &position);
-        self.ledger.sent(0, i64::MAX, std::time::Instant::now(), Fate::Position);
-        self.ledger.boundary(position, skipped);
-        self.sink_busy = true;
-    }
-
     fn nothing_unwritten(&self) -> bool {
         self.account.as_ref().is_none_or(Account::is_settled)
-    }
-
-    fn nothing_uncommitted(&self) -> bool {
-        self.held.is_none() && self.uncommitted.as_ref().is_none_or(Uncommitted::is_empty)
     }
 
     fn count_processed(&mut self) {

@@ -24,7 +24,6 @@ use crate::checkpoint::{CheckpointError, CheckpointStore, saver};
 use crate::config::{CommitPolicy, OnFenced, Pipeline};
 use crate::letters::notifier::Notifier;
 use crate::position::Position;
-use crate::processor::DeadLetters;
 use crate::sink::{Sink, SinkError};
 use crate::source::{Answer, BatchSender, Claim, LogBatch, LogChannel, OperatorWord, Question, SourceError};
 use crate::telemetry::error_chain;
@@ -563,21 +562,13 @@ impl<P: Parts> Supervisor<P> {
         let here = tracing::Span::current();
         let mut relay = |Held { lane, sink, ledger }: Held<P::Sink>| {
             let branch = &self.branches[lane];
-            let port = self.journal.port(branch.pipeline.sink.id(), ledger.acks());
+            // One that commits is fenced by its target.
+            let overtakable = is_shared && !branch.pipeline.sink.is_exactly_once();
+            let left = mem::take(&mut left[lane]);
             let relay = Relay::new(RelayParts {
-                chain: self.parts.chain(&branch.pipeline),
-                dead_letters: DeadLetters::new(&branch.pipeline),
-                sink,
-                ledger,
-                port,
-                policies: branch.pipeline.errors,
-                delivery: branch.pipeline.delivery,
-                status: Arc::clone(&branch.status),
-                left: mem::take(&mut left[lane]),
                 counted: branch.status.snapshot().totals.in_flight(),
-                // One that commits is fenced by its target.
-                overtakable: is_shared && !branch.pipeline.sink.is_exactly_once(),
                 leads: !several,
+                ..branch.relay_parts(&*self.parts, &self.journal, (sink, ledger), left, overtakable)
             });
             (lane, relay)
         };

@@ -17,7 +17,8 @@ use crate::audit::Journal;
 use crate::config::{self, DeadLetter, DeadLetterPlace, ErrorPolicy, OversizedDeadLetter, Pipeline};
 use crate::event::{Change, LogMessage, Selection};
 use crate::position::{EventPosition, Lsn, Partial, PostgresEventPosition, PostgresPosition};
-use crate::sink::{KafkaSinkError, RecordFault};
+use crate::record::Record;
+use crate::sink::{KafkaSinkError, RecordFault, SendError};
 use crate::skip::SkipReason;
 
 /// What the sink took, and what it will say when it is asked whether it is ready.
