@@ -468,7 +468,10 @@ impl<P: Parts> Supervisor<P> {
         }
         let mut given_up = 0;
         for FreeEnd { lane, error, left } in ends.free {
-            legacy.left[lane] = left.from(legacy.from.as_ref());
+            // To one by itself nothing comes again that it was given.
+            if self.pipeline.commit_policy != CommitPolicy::Required {
+                legacy.left[lane] = left.from(legacy.from.as_ref());
+            }
             given_up += usize::from(error.is_some());
             match error {
                 Some(FreeError::Suspended { seconds }) => gravest = gravest.or(Some(LifeError::Suspended { seconds })),
