@@ -1,6 +1,10 @@
 //! Findings of a preflight: what was looked at, how it stands, and what to do about it.
 
+mod place;
+
 use std::fmt;
+
+pub(crate) use place::{Needs, Place};
 
 /// One line of `tailpost check`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The command line: exit codes, what is said where, and several pipelines in one process.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use crate::support::cli::tailpost;
 use crate::support::{DEADLINE, Emit, OUTBOX, TestBed, eventually};
@@ -215,6 +216,119 @@ fn check_of_what_can_run_ends_with_0_and_of_what_cannot_with_1() {
         assert_eq!(bad.code, 1, "{to}: {}", bad.stdout);
         assert!(bad.stdout.contains(subject), "`{subject}` is not in\n{}", bad.stdout);
     }
+}
+
+/// All that is in a folder, with how much.
+fn contents(folder: &Path) -> Vec<(PathBuf, u64)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let (path, metadata) = entry.map(|entry| (entry.path(), entry.metadata().unwrap())).unwrap();
+            if metadata.is_dir() {
+                folders.push(path.clone());
+            }
+            found.push((path, metadata.len()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn check_looks_at_each_place_that_is_written_to_and_leaves_nothing_behind() {
+    let bed = TestBed::new();
+    let folder = tempfile::tempdir().unwrap();
+    let lines = folder.path().join("lines/events.jsonl");
+    let sink = format!(
+        "  sinks:\n    - {{type: file, config: {{id: lines, path: '{}', required: false}}}}\n",
+        lines.display()
+    );
+    let processor = "  processors:\n    - {type: validate, sequence: {field: payload.n}}\n";
+    let text = OUTBOX
+        .replace("  sinks:\n", &sink)
+        .replace("  processors:\n", processor);
+    let more = "  dead_letter: {type: sqlite, config: {path: letters/dead.sqlite}}
+  audit: {path: audit/ledger.jsonl}
+  dispatches: {type: file, config: {path: audit/dispatches.jsonl}}
+";
+    let mut relay = bed.relay(&format!("{text}{more}"));
+    let state = relay.state_dir();
+    let places = [
+        (format!("file {}", lines.display()), ""),
+        (format!("state folder {}", state.display()), ""),
+        (
+            format!(
+                "sequence numbers {}",
+                state.join(format!("{}.sequences.sqlite", bed.name)).display()
+            ),
+            "--state-dir",
+        ),
+        (
+            format!("dead letters {}", state.join("letters/dead.sqlite").display()),
+            "`path` of spec.dead_letter",
+        ),
+        (
+            format!("audit ledger {}", state.join("audit/ledger.jsonl").display()),
+            "`path` of spec.audit",
+        ),
+        (
+            format!("dispatch records {}", state.join("audit/dispatches.jsonl").display()),
+            "`path` of spec.dispatches",
+        ),
+    ];
+    let file = relay.pipeline_file();
+    let check = |code: i32| {
+        let before = contents(file.parent().unwrap());
+        let ended = tailpost([
+            "check".as_ref(),
+            file.as_os_str(),
+            "--state-dir".as_ref(),
+            state.as_os_str(),
+        ]);
+        assert_eq!(ended.code, code, "{}{}", ended.stdout, ended.stderr);
+        assert_eq!(contents(file.parent().unwrap()), before, "it left something behind");
+        ended.stdout
+    };
+    let line_of = |said: &str, subject: &str| {
+        let line = said.lines().find(|line| line.contains(&format!("  {subject}: ")));
+        line.unwrap_or_else(|| panic!("no `{subject}` in\n{said}"))
+            .trim_start()
+            .to_owned()
+    };
+    // The one folder that is not made.
+    let said = check(1);
+    assert!(line_of(&said, &places[0].0).starts_with("FAIL  file "), "{said}");
+    fs::create_dir(lines.parent().unwrap()).unwrap();
+    let said = check(0);
+    for (subject, _) in &places {
+        let line = line_of(&said, subject);
+        assert!(
+            line.contains(": does not exist; it is made at the start; free on its disk: "),
+            "{line}"
+        );
+    }
+    assert!(!lines.exists());
+    // What a run made can be written by the next.
+    relay.start_with(&["--once"]);
+    assert_eq!(relay.wait_exit(DEADLINE), 0);
+    let said = check(0);
+    for (subject, _) in &places[..2] {
+        let line = line_of(&said, subject);
+        assert!(line.contains(": can be written; free on its disk: "), "{line}");
+    }
+
+    fs::remove_dir_all(&state).unwrap();
+    fs::write(&state, "").unwrap();
+    let said = check(1);
+    let none = format!("`{}` is no folder, expected one: correct ", state.display());
+    for (subject, key) in &places[2..] {
+        assert_eq!(line_of(&said, subject), format!("FAIL  {subject}: {none}{key}"));
+    }
+    assert_eq!(
+        line_of(&said, &places[1].0),
+        format!("FAIL  {}: {none}--state-dir", places[1].0)
+    );
 }
 
 #[test]

@@ -8,9 +8,12 @@ pub mod kafka;
 pub mod saver;
 
 use std::future::Future;
+use std::path::Path;
 
 use crate::audit::LedgerError;
+use crate::config::{Checkpoint, Pipeline};
 use crate::position::Position;
+use crate::preflight::{Finding, Needs, Place};
 
 use file::FileStore;
 use kafka::KafkaStore;
@@ -37,6 +40,17 @@ pub trait CheckpointStore: Send + 'static {
     fn gap_accepted(&mut self) -> bool {
         false
     }
+}
+
+/// Whether a checkpoint can be saved on this machine, where the file keeps it there; makes nothing.
+pub(crate) fn preflight(pipeline: &Pipeline, state_dir: &Path) -> Option<Finding> {
+    let place = Place {
+        what: "state folder",
+        path: state_dir.to_owned(),
+        key: "--state-dir",
+        needs: Needs::Folder,
+    };
+    (pipeline.checkpoint == Checkpoint::File).then(|| place.look())
 }
 
 /// What was loaded of an operator's word, until it is told.

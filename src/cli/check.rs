@@ -1,6 +1,6 @@
-//! `tailpost check`: everything on the servers that a pipeline needs, looked at before it runs.
+//! `tailpost check`: everything that a pipeline needs on the servers and on this machine's disks, looked at before it runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -8,13 +8,16 @@ use clap::Args;
 use crate::config;
 use crate::preflight::{Finding, Verdict};
 use crate::telemetry::logs::{self, LogFormat};
-use crate::{schema_registry, sink, source};
+use crate::{audit, checkpoint, letters, schema_registry, sequences, sink, source};
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArguments {
     /// Pipeline files, or folders of them.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
+    /// Where checkpoints are kept, and what the files name by relative paths.
+    #[arg(long, value_name = "DIR", default_value = "./data")]
+    state_dir: PathBuf,
 }
 
 pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
@@ -30,7 +33,7 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     let mut worst = Verdict::Good;
     for file in loaded {
         println!("{} ({})", file.pipeline.name, file.path.display());
-        let findings = runtime.block_on(findings(&file.pipeline));
+        let findings = runtime.block_on(findings(&file.pipeline, &arguments.state_dir));
         for finding in findings {
             worst = worst.max(finding.verdict);
             println!("  {finding}");
@@ -43,12 +46,16 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     }
 }
 
-async fn findings(pipeline: &config::Pipeline) -> Vec<Finding> {
+async fn findings(pipeline: &config::Pipeline, state_dir: &Path) -> Vec<Finding> {
     let mut findings = match &pipeline.source {
         config::Source::Postgres(postgres) => source::postgres::preflight(postgres).await,
         config::Source::Mysql(mysql) => source::mysql::preflight(mysql, &pipeline.name).await,
     };
     findings.extend(sink::preflight(pipeline).await);
     findings.extend(schema_registry::preflight(pipeline).await);
+    findings.extend(checkpoint::preflight(pipeline, state_dir));
+    findings.extend(sequences::preflight(pipeline, state_dir));
+    findings.extend(letters::preflight(pipeline, state_dir));
+    findings.extend(audit::preflight(pipeline, state_dir));
     findings
 }

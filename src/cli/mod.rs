@@ -56,7 +56,7 @@ enum Command {
         after_help = "Example:\n  tailpost validate pipelines/\n\nExit code 0: no violation; 2: violations, one a line on stderr."
     )]
     Validate(validate::ValidateArguments),
-    /// Check servers, rights and settings that pipelines need, each with its remedy.
+    /// Check servers, rights, settings and places on disk that pipelines need, each with its remedy.
     #[command(
         after_help = "Example:\n  tailpost check pipelines/orders-postgres.yaml\n\nExit code 0: the pipelines can run; 1: something is in the way; 2: bad configuration."
     )]

@@ -6,16 +6,33 @@ mod store;
 mod topic;
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::config::{DeadLetterPlace, Pipeline};
+use crate::preflight::{Finding, Needs, Place};
 use crate::processor::letter_headers as names;
 use crate::record::{About, Header, OrderingKey, Record};
 
 pub use store::{Kept, LetterStore, LetterStoreError};
 pub(crate) use topic::{FieldNames, Held, LetterTopicError, marker, read as read_topic};
+
+/// Whether dead letters can be kept in the file that the pipeline names; makes nothing. None: it names none.
+pub(crate) fn preflight(pipeline: &Pipeline, state_dir: &Path) -> Option<Finding> {
+    let DeadLetterPlace::File(file) = &pipeline.dead_letter.as_ref()?.place else {
+        return None;
+    };
+    let place = Place {
+        what: "dead letters",
+        path: file.in_folder(state_dir).path,
+        key: "`path` of spec.dead_letter",
+        needs: Needs::FilesBeside,
+    };
+    Some(place.look())
+}
 
 /// The outcome of a letter that its target has.
 pub const PUBLISHED: &str = "published";

@@ -12,7 +12,9 @@ mod store;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::config::Pipeline;
 use crate::position::Position;
+use crate::preflight::{Finding, Needs, Place};
 use crate::telemetry::error_chain;
 
 pub(crate) use checkpoint::WithSequences;
@@ -62,10 +64,25 @@ impl Kept {
     }
 }
 
+fn path_in(state_dir: &Path, pipeline: &str) -> PathBuf {
+    state_dir.join(format!("{pipeline}.sequences.sqlite"))
+}
+
+/// Whether numbers can be kept, where a processor asks for it; makes nothing.
+pub(crate) fn preflight(pipeline: &Pipeline, state_dir: &Path) -> Option<Finding> {
+    let place = Place {
+        what: "sequence numbers",
+        path: path_in(state_dir, &pipeline.name),
+        key: "--state-dir",
+        needs: Needs::FilesBeside,
+    };
+    pipeline.keeps_sequences().then(|| place.look())
+}
+
 impl Sequences {
     pub(crate) fn new(state_dir: &Path, pipeline: &str) -> Self {
         Self {
-            path: state_dir.join(format!("{pipeline}.sequences.sqlite")),
+            path: path_in(state_dir, pipeline),
             kept: Mutex::default(),
         }
     }

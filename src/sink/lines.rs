@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config;
 use crate::line_end::whole_lines;
-use crate::preflight::Finding;
+use crate::preflight::{Finding, Needs, Place};
 use crate::record::Record;
 
 use super::worker::Medium;
@@ -105,45 +105,13 @@ impl FileLines {
 
 /// Whether lines can be added to the file; makes nothing.
 pub(super) fn preflight(file: &config::File) -> Finding {
-    let path = &file.path;
-    let subject = format!("file {}", path.display());
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
+    let place = Place {
+        what: "file",
+        path: file.path.clone(),
+        key: "`path` of the sink",
+        needs: Needs::File,
     };
-    if path.exists() {
-        return match OpenOptions::new().append(true).open(path) {
-            Ok(_) => room(subject, "can be written", path),
-            Err(error) => Finding::bad(subject, format!("{error}: give the process the right to write it")),
-        };
-    }
-    match folder.is_dir() {
-        true => room(subject, "does not exist; it is made at the start", folder),
-        false => Finding::bad(subject, format!("there is no folder `{}`: make it", folder.display())),
-    }
-}
-
-/// A disk with less than this left is as good as full.
-const LITTLE_ROOM: u64 = 64 << 20;
-
-/// What is left of the disk that a file or folder is on, beside what was found of the file.
-fn room(subject: String, found: &str, at: &Path) -> Finding {
-    // What the process may use: some of a disk can be kept for root.
-    match rustix::fs::statvfs(at).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize)) {
-        Err(_) => Finding::good(subject, found),
-        Ok(free) => of_room(subject, found, free),
-    }
-}
-
-fn of_room(subject: String, found: &str, free: u64) -> Finding {
-    let left = format!("{found}; free on its disk: {} MiB", free >> 20);
-    match free < LITTLE_ROOM {
-        true => Finding::warning(
-            subject,
-            format!("{left}, expected at least {}: make room on it", LITTLE_ROOM >> 20),
-        ),
-        false => Finding::good(subject, left),
-    }
+    place.look()
 }
 
 impl Medium for FileLines {
@@ -236,19 +204,6 @@ mod tests {
         lines.write(&[record.clone(), record]).unwrap();
         let count = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap().lines().count();
         assert_eq!((count("old.jsonl"), count("events.jsonl")), (1, 2));
-    }
-
-    #[test]
-    fn a_disk_that_is_nearly_full_is_told_of_before_it_is() {
-        let told = |free| of_room("file f".to_owned(), "can be written", free).to_string();
-        assert_eq!(
-            told(5 << 30),
-            "ok    file f: can be written; free on its disk: 5120 MiB"
-        );
-        assert_eq!(
-            told(9 << 20),
-            "warn  file f: can be written; free on its disk: 9 MiB, expected at least 64: make room on it"
-        );
     }
 
     #[test]
