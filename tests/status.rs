@@ -7,8 +7,9 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::cli::{Ended, tailpost};
-use crate::support::relay::Relay;
+use crate::support::relay::{Relay, free_address};
 use crate::support::server::OwnServer;
+use crate::support::target::{Answer, Target};
 use crate::support::{ANY_OUTBOX, Bed, DEADLINE, Db, Event, eventually, found, over_each};
 
 /// `tailpost status` of this relay.
@@ -165,7 +166,7 @@ fn a_broker_that_is_away_shows_what_waits_for_it() {
 
 #[test]
 fn a_process_that_does_not_answer_is_named_with_what_to_do() {
-    let address = crate::support::relay::free_address().to_string();
+    let address = free_address().to_string();
     for command in ["status", "pause", "resume"] {
         let ended = tailpost([command, "--http", &address]);
         assert_eq!((ended.code, ended.stdout.as_str()), (1, ""));
@@ -202,6 +203,8 @@ fn the_prefix_of_metrics_and_the_lag_of_readiness_are_as_asked_for() {
     for (arguments, expected) in [
         (["--metrics-prefix", "a-b"], "expected a name of"),
         (["--ready-max-lag", "much"], "expected a size"),
+        (["--ready-max-attempts", "much"], "--ready-max-attempts"),
+        (["--ready-max-dead-letters", "10"], "expected a count and a time"),
         (["--http-token", ""], "expected a token"),
     ] {
         let file = relay.pipeline_file();
@@ -209,6 +212,148 @@ fn the_prefix_of_metrics_and_the_lag_of_readiness_are_as_asked_for() {
         assert_eq!(ended.code, 2, "{}", ended.stderr);
         assert!(ended.stderr.contains(expected), "{}", ended.stderr);
     }
+}
+
+/// A target that takes one event, and refuses all others until it is told otherwise; with a sink to it.
+fn refusing(retry: &str) -> (Target, String) {
+    let target = Target::new(|request, _| Answer::Status(if request.text() == "9" { 200 } else { 500 }));
+    let sink = format!(
+        "{{type: http, config: {{id: hook, url: '{}/in', retry: {{max_attempts: unlimited, {retry}}}}}}}",
+        target.url()
+    );
+    (target, sink)
+}
+
+const TO_SINKS: &str = "
+apiVersion: tailpost/v1
+kind: Pipeline
+metadata: {name: <name>}
+spec:
+  source: {type: <type>, config: {<source>, outbox: {<outbox>}}}
+  processors: [{type: outbox, raw_payload: true}]
+  sinks: [<sinks>]
+";
+
+over_each!(deliveries_that_are_tried_again_show_how_often_and_when: postgres, mysql);
+fn deliveries_that_are_tried_again_show_how_often_and_when(db: Db) {
+    let bed = Bed::new(db);
+    let (target, sink) = refusing("base_delay: 200ms, max_delay: 2s");
+    let mut relay = bed.relay(&TO_SINKS.replace("<sinks>", &sink));
+    relay.start();
+    relay.wait_ready();
+    for (key, payload) in [("a", "1"), ("b", "2"), ("a", "3"), ("c", "9")] {
+        bed.app().emit(&Event::of(payload).key(key));
+    }
+    let (shown, text) = found(DEADLINE, "both keys wait for a third try", || {
+        let (shown, text) = (pipeline(&relay), status(&relay, &[]));
+        let waits = shown["retry"]["next_in_seconds"].as_f64()? > 0.0 && shown["retry"]["keys"] == 2;
+        (waits && shown["retry"]["attempt"].as_u64()? >= 2).then_some((shown, text))
+    });
+    let retry = &shown["retry"];
+    assert_eq!((&retry["part"], &retry["sink"]), (&"sink".into(), &"hook".into()));
+    assert!(
+        retry["next_at"].as_u64() >= shown["last_error_at"].as_u64(),
+        "{shown:#}"
+    );
+    for field in ["attempt", "next_at", "keys"] {
+        assert_eq!(shown["sinks"][0]["retry"][field], retry[field], "{shown:#}");
+    }
+    let line = said(&text.stdout, "next retry").expect("a line");
+    assert!(
+        line.starts_with("sink hook: tried ") && line.ends_with("keys that wait for it: 2"),
+        "{line}"
+    );
+    let page = relay.get("/").expect("the page").body;
+    assert!(page.contains("sink hook: tried "), "{page}");
+
+    target.behave(|_, _| Answer::Status(200));
+    relay.wait_published(4);
+    eventually(DEADLINE, "it is forgotten", || {
+        let shown = pipeline(&relay);
+        shown["retry"].is_null() && shown["sinks"][0]["retry"].is_null()
+    });
+    assert_eq!(said(&status(&relay, &[]).stdout, "next retry"), None);
+}
+
+#[test]
+fn a_delivery_may_be_tried_so_often_before_its_pipeline_is_not_ready() {
+    let bed = Bed::new(Db::Postgres);
+    let (target, sink) = refusing("base_delay: 100ms, max_delay: 300ms");
+    let mut relay = bed.relay(&TO_SINKS.replace("<sinks>", &sink));
+    relay.start_with(&["--ready-max-attempts", "3"]);
+    relay.wait_ready();
+    bed.app().emit(&Event::of("1").key("a"));
+    let shown = found(DEADLINE, "a fourth try in vain", || {
+        let shown = pipeline(&relay);
+        let attempt = shown["retry"]["attempt"].as_u64()?;
+        assert_eq!(shown["ready"], attempt <= 3, "{shown:#}");
+        (attempt > 3).then_some(shown)
+    });
+    let reason = shown["not_ready_because"].as_str().expect("a reason");
+    assert!(reason.contains("answers 500"), "{reason}");
+    let over = "; sink `hook`: a delivery was tried ";
+    assert!(
+        reason.contains(over) && reason.ends_with(" times, more than --ready-max-attempts of 3"),
+        "{reason}"
+    );
+    target.behave(|_, _| Answer::Status(200));
+    relay.wait_ready();
+}
+
+#[test]
+fn a_target_that_cannot_be_reached_keeps_its_pipeline_from_being_ready_at_once() {
+    let bed = Bed::new(Db::Postgres);
+    let address = free_address();
+    let retry = "{max_attempts: unlimited, base_delay: 10ms, max_delay: 100ms}";
+    let sink = format!("{{type: http, config: {{id: hook, url: 'http://{address}/in', retry: {retry}}}}}");
+    let mut relay = bed.relay(&TO_SINKS.replace("<sinks>", &sink));
+    relay.start_with(&["--ready-max-attempts", &u32::MAX.to_string()]);
+    relay.wait_ready();
+    bed.app().emit(&Event::of("1").key("a"));
+    relay.wait_not_ready("expected a connection");
+    let _target = Target::at(address, |_, _| Answer::Status(200));
+    relay.wait_published(1);
+    relay.wait_ready();
+}
+
+#[test]
+fn a_delivery_of_a_sink_that_nothing_waits_for_counts_where_it_is_asked_for() {
+    let bed = Bed::new(Db::Postgres);
+    let (target, sink) = refusing("base_delay: 10ms, max_delay: 50ms");
+    let further = sink.replace("id: hook", "id: hook, required: false");
+    let sinks = format!("{{type: file, config: {{id: lines, path: events.jsonl}}}}, {further}");
+    let text = TO_SINKS.replace("raw_payload", "topic: events, raw_payload");
+    let mut relay = bed.relay(&text.replace("<sinks>", &sinks));
+    relay.start_with(&["--ready-max-attempts", "2"]);
+    relay.wait_ready();
+    bed.app().emit(&Event::of("1").key("a"));
+    relay.wait_not_ready("sink `hook`: a delivery was tried ");
+    let shown = pipeline(&relay);
+    assert_eq!(
+        (&shown["sinks"][0]["retry"], &shown["retry"]["sink"]),
+        (&Value::Null, &"hook".into())
+    );
+    let text = status(&relay, &[]).stdout;
+    let line = text.lines().find(|line| line.contains("hook: published 0"));
+    assert!(line.is_some_and(|line| line.contains("; tried ")), "{text}");
+    target.behave(|_, _| Answer::Status(200));
+    relay.wait_ready();
+}
+
+#[test]
+fn a_pipeline_is_not_ready_after_more_dead_letters_of_late_than_it_may_have() {
+    let bed = Bed::new(Db::Postgres);
+    let letters = "  dead_letter: {type: sqlite, config: {path: dead.sqlite}}\n";
+    let mut relay = bed.relay(&format!("{ANY_OUTBOX}{letters}"));
+    relay.start_with(&["--ready-max-dead-letters", "1/10s"]);
+    relay.wait_ready();
+    bed.app().emit(&Event::default().key("1"));
+    relay.wait_settled(1);
+    assert_eq!(pipeline(&relay)["ready"], true, "so many it may have");
+    bed.app().emit(&Event::default().key("1"));
+    relay.wait_not_ready("2 dead letters within 10s, more than --ready-max-dead-letters of 1/10s");
+    relay.wait_ready();
+    assert_eq!(pipeline(&relay)["states"]["dead"], 2, "they are there still");
 }
 
 /// What a browser makes of a page. It reads the document by a script of its own, so that scripts cannot be switched off; that

@@ -14,7 +14,6 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Loaded;
-use crate::config::quantity::{self, parse_duration, parse_size};
 use crate::relay::supervise::{self, PipelineError, RunOptions};
 use crate::source::OperatorWord;
 use crate::telemetry::error_chain;
@@ -22,7 +21,7 @@ use crate::telemetry::http::{self, Access, Endpoints};
 use crate::telemetry::logs::{self, LogFormat};
 use crate::telemetry::metrics::Prefix;
 use crate::telemetry::otlp::{Exporter, OtlpError};
-use crate::telemetry::report::MaxLag;
+use crate::telemetry::ready::{MaxDeadLetters, MaxLag, ReadyBounds};
 use crate::telemetry::status::PipelineStatus;
 
 use super::client::parse_token;
@@ -46,8 +45,15 @@ pub(super) struct RunArguments {
     metrics_prefix: Prefix,
     /// How far behind a pipeline may be and be ready: a size of log, such as 64MiB, or an age of its oldest unpublished event,
     /// such as 5m; by default as far as it likes.
-    #[arg(long, value_name = "LAG", value_parser = max_lag)]
+    #[arg(long, value_name = "LAG")]
     ready_max_lag: Option<MaxLag>,
+    /// How often a sink may have tried a delivery in vain, to a target that can be connected to, while its pipeline is ready; by
+    /// default not once, but as often as it likes where nothing waits for the sink.
+    #[arg(long, value_name = "COUNT")]
+    ready_max_attempts: Option<u32>,
+    /// How many dead letters a pipeline may park within a time and be ready, such as 10/15m; by default as many as it likes.
+    #[arg(long, value_name = "COUNT/TIME")]
+    ready_max_dead_letters: Option<MaxDeadLetters>,
     /// Stop when the log's end, as it is at the start, is reached.
     #[arg(long)]
     once: bool,
@@ -80,12 +86,6 @@ impl FromStr for HttpAddress {
         let parsed = text.parse().map(|address| Self(Some(address)));
         parsed.map_err(|_| "expected an address such as 127.0.0.1:9095, or off".to_owned())
     }
-}
-
-fn max_lag(text: &str) -> Result<MaxLag, String> {
-    let age = parse_duration(text).map(|age| MaxLag::Seconds(age.as_secs_f64()));
-    let lag = age.or_else(|| parse_size(text).map(MaxLag::Bytes));
-    lag.ok_or_else(|| format!("expected {}, or {}", quantity::SIZE, quantity::DURATION))
 }
 
 pub(super) fn run(arguments: RunArguments) -> ExitCode {
@@ -127,6 +127,9 @@ async fn run_all(arguments: RunArguments, loaded: Vec<Loaded>) -> ExitCode {
     let stop_http = CancellationToken::new();
     let mut endpoints = None;
     let statuses: Vec<_> = loaded.iter().map(|file| PipelineStatus::new(&file.pipeline)).collect();
+    if let Some(max) = arguments.ready_max_dead_letters {
+        statuses.iter().for_each(|status| status.watch_dead_letters(max.within));
+    }
     if let Some(exporter) = &exporter {
         for (file, status) in loaded.iter().zip(&statuses) {
             status.trace(exporter.tracer(&file.pipeline));
@@ -138,7 +141,11 @@ async fn run_all(arguments: RunArguments, loaded: Vec<Loaded>) -> ExitCode {
                 let shown = Endpoints {
                     pipelines: statuses.clone(),
                     metrics_prefix: arguments.metrics_prefix,
-                    max_lag: arguments.ready_max_lag,
+                    bounds: ReadyBounds {
+                        max_lag: arguments.ready_max_lag,
+                        max_attempts: arguments.ready_max_attempts,
+                        max_dead_letters: arguments.ready_max_dead_letters,
+                    },
                     access: Access {
                         token: arguments.http_token,
                     },

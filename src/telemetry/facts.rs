@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::report::{PipelineReport, SinkReport};
+use super::report::{PipelineReport, SinkReport, SinkRetryReport};
 use super::status::{Kept, Part, State};
 
 /// A line: what it is about, and what it says.
@@ -100,6 +100,9 @@ fn sink(sink: &SinkReport) -> String {
     if let Some(trouble) = &sink.trouble {
         add(format!("; {trouble}"));
     }
+    if let Some(retry) = &sink.retry {
+        add(format!("; {}", tried(retry)));
+    }
     text
 }
 
@@ -108,16 +111,32 @@ fn next_retry(p: &PipelineReport) -> Option<String> {
         let waits = p.not_ready.iter().any(|found| found.part == Part::Sink);
         waits.then(|| "the sink's client connects again by itself, every few seconds".to_owned())
     };
-    let of_part = p.retry.as_ref().map(|retry| {
-        format!(
+    let Some(retry) = &p.retry else { return of_sink() };
+    let Some(id) = &retry.sink else {
+        return Some(format!(
             "attempt {} of the {} in {}, at {}",
             retry.attempt,
             retry.part.name(),
             seconds_text(retry.next_in_seconds),
             clock(retry.next_at)
-        )
-    });
-    of_part.or_else(of_sink)
+        ));
+    };
+    let sink = p.sinks.iter().find(|sink| sink.id == *id)?;
+    Some(format!("sink {id}: {}", tried(sink.retry.as_ref()?)))
+}
+
+/// What a sink tries again by itself.
+fn tried(retry: &SinkRetryReport) -> String {
+    let times = match retry.attempt {
+        1 => "once".to_owned(),
+        attempts => format!("{attempts} times"),
+    };
+    let at = clock(retry.next_at);
+    let next = match retry.next_in_seconds {
+        seconds if seconds > 0.0 => format!("in {}, at {at}", seconds_text(seconds)),
+        _ => format!("since {at}"),
+    };
+    format!("tried {times}, again {next}; keys that wait for it: {}", retry.keys)
 }
 
 fn last_error(p: &PipelineReport) -> Option<String> {
@@ -225,7 +244,36 @@ pub(super) fn size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::UNIX_EPOCH;
+
     use super::*;
+    use crate::telemetry::ready::ReadyBounds;
+    use crate::telemetry::report::Report;
+    use crate::telemetry::report::tests::{eventful, retry};
+    use crate::telemetry::status::{SinkRetry, SourceView};
+
+    #[test]
+    fn what_a_sink_tries_again_is_told_with_how_often_and_when() {
+        let status = eventful();
+        SourceView::new(Arc::clone(&status)).streaming();
+        let told = |attempts, at| {
+            status.sink_retried(Some(SinkRetry {
+                at,
+                ..retry(attempts, true)
+            }));
+            let mut report = Report::of([&*status], &ReadyBounds::default());
+            next_retry(&report.pipelines.remove(0)).unwrap()
+        };
+        let soon = retry(3, true).at;
+        let text = told(3, soon);
+        assert!(text.starts_with("sink k1: tried 3 times, again in "), "{text}");
+        assert!(text.ends_with(" UTC; keys that wait for it: 2"), "{text}");
+        assert_eq!(
+            told(1, UNIX_EPOCH),
+            "sink k1: tried once, again since 1970-01-01 00:00:00 UTC; keys that wait for it: 2"
+        );
+    }
 
     #[test]
     fn ages_and_sizes_have_the_units_of_a_person() {

@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::metrics::{self, Prefix};
 use super::page;
-use super::report::{MaxLag, Report};
+use super::ready::ReadyBounds;
+use super::report::Report;
 use super::status::PipelineStatus;
 
 pub use super::control::{Access, REQUEST_HEADER};
@@ -25,8 +26,7 @@ pub use super::control::{Access, REQUEST_HEADER};
 pub struct Endpoints {
     pub pipelines: Vec<Arc<PipelineStatus>>,
     pub metrics_prefix: Prefix,
-    /// None: however far behind it is, a pipeline is ready.
-    pub max_lag: Option<MaxLag>,
+    pub bounds: ReadyBounds,
     pub access: Access,
 }
 
@@ -74,7 +74,7 @@ pub async fn serve(listener: TcpListener, endpoints: Endpoints, stop: Cancellati
 
 impl Endpoints {
     fn report(&self) -> Report {
-        Report::of(self.pipelines.iter().map(Arc::as_ref), self.max_lag)
+        Report::of(self.pipelines.iter().map(Arc::as_ref), &self.bounds)
     }
 }
 

@@ -11,6 +11,7 @@ pub mod metrics;
 pub mod otlp;
 mod page;
 mod rate;
+pub mod ready;
 pub mod report;
 mod source_view;
 mod state;

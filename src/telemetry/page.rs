@@ -72,11 +72,12 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::ready::ReadyBounds;
     use crate::telemetry::report::tests::eventful;
 
     #[test]
     fn what_it_shows_is_escaped_and_put_in_once() {
-        let mut report = Report::of([&*eventful()], None);
+        let mut report = Report::of([&*eventful()], &ReadyBounds::default());
         report.pipelines[0].last_error = Some("<script>alert(\"1\")</script> <!--version-->".to_owned());
         let page = render(&report);
         assert!(page.contains("&lt;script&gt;alert(&quot;1&quot;)&lt;/script&gt; &lt;!--version--&gt;"));

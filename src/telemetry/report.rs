@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::status::{Kept, NotReady, Part, PipelineStatus, SinkSnapshot, Snapshot, State};
+use super::ready::ReadyBounds;
+use super::status::{Kept, NotReady, Part, PipelineStatus, Retry, SinkRetry, SinkSnapshot, State};
 
 /// One process.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -70,6 +71,7 @@ pub struct SinkReport {
     pub required: bool,
     /// Why it takes nothing at the moment.
     pub trouble: Option<String>,
+    pub retry: Option<SinkRetryReport>,
     pub published: u64,
     pub dead: u64,
     /// Given up, of a sink that is not waited for.
@@ -84,6 +86,7 @@ impl From<SinkSnapshot> for SinkReport {
             id: sink.id,
             required: sink.required,
             trouble: sink.trouble,
+            retry: sink.retry.map(SinkRetryReport::from),
             published: sink.published,
             dead: sink.dead_lettered,
             lost: sink.lost,
@@ -101,6 +104,57 @@ pub struct RetryReport {
     pub attempt: u32,
     pub next_at: u64,
     pub next_in_seconds: f64,
+    /// The sink that tries deliveries again by itself; null: the part is started again.
+    pub sink: Option<String>,
+    /// What is held back by such deliveries.
+    pub keys: Option<u64>,
+}
+
+/// Of a sink that tries deliveries again by itself: the one that was tried most often.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SinkRetryReport {
+    /// 1 for the first of those in a row.
+    pub attempt: u32,
+    pub next_at: u64,
+    /// 0 while it is under way, or waits for room.
+    pub next_in_seconds: f64,
+    /// Ordering keys that are held back; an event without one counts by itself.
+    pub keys: u64,
+}
+
+impl From<SinkRetry> for SinkRetryReport {
+    fn from(retry: SinkRetry) -> Self {
+        Self {
+            attempt: retry.attempts,
+            next_at: unix_seconds(retry.at),
+            next_in_seconds: seconds_until(retry.at),
+            keys: retry.keys,
+        }
+    }
+}
+
+/// What is waited for: the part that is started again, or else the delivery that was tried most often.
+fn next_retry(retry: Option<Retry>, sinks: &[SinkSnapshot]) -> Option<RetryReport> {
+    let of_part = retry.map(|retry| RetryReport {
+        part: retry.part,
+        attempt: retry.attempt,
+        next_at: unix_seconds(retry.at),
+        next_in_seconds: seconds_until(retry.at),
+        sink: None,
+        keys: None,
+    });
+    of_part.or_else(|| {
+        let retries = sinks.iter().filter_map(|sink| Some((sink, sink.retry?)));
+        let (sink, retry) = retries.max_by_key(|(_, retry)| retry.attempts)?;
+        Some(RetryReport {
+            part: Part::Sink,
+            attempt: retry.attempts,
+            next_at: unix_seconds(retry.at),
+            next_in_seconds: seconds_until(retry.at),
+            sink: Some(sink.id.clone()),
+            keys: Some(retry.keys),
+        })
+    })
 }
 
 /// Where events are: each is in one of these.
@@ -151,13 +205,13 @@ pub struct Positions {
 }
 
 impl Report {
-    pub fn of<'a>(pipelines: impl IntoIterator<Item = &'a PipelineStatus>, max_lag: Option<MaxLag>) -> Self {
+    pub fn of<'a>(pipelines: impl IntoIterator<Item = &'a PipelineStatus>, bounds: &ReadyBounds) -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             now: unix_seconds(SystemTime::now()),
             pipelines: pipelines
                 .into_iter()
-                .map(|status| PipelineReport::of(status, max_lag))
+                .map(|status| PipelineReport::of(status, bounds))
                 .collect(),
         }
     }
@@ -169,19 +223,13 @@ impl Report {
 }
 
 impl PipelineReport {
-    fn of(status: &PipelineStatus, max_lag: Option<MaxLag>) -> Self {
-        let s = status.snapshot();
-        let mut not_ready = s.not_ready.clone();
-        let lag = max_lag.and_then(|max_lag| max_lag.exceeded_by(&s));
-        not_ready.extend(lag.clone().map(|reason| NotReady {
-            part: Part::Pipeline,
-            reason,
-        }));
-        let not_ready_because = match (s.ready.clone(), lag) {
-            (Err(reason), Some(lag)) => Some(format!("{reason}; {lag}")),
-            (Err(reason), None) => Some(reason),
-            (Ok(()), lag) => lag,
-        };
+    fn of(status: &PipelineStatus, bounds: &ReadyBounds) -> Self {
+        let s = status.snapshot_with(bounds.max_attempts);
+        let exceeded = bounds.exceeded_by(&s);
+        let reasons: Vec<String> = s.ready.clone().err().into_iter().collect();
+        let reasons = [reasons, exceeded.iter().map(|found| found.reason.clone()).collect()].concat();
+        let not_ready_because = (!reasons.is_empty()).then(|| reasons.join("; "));
+        let not_ready = [s.not_ready, exceeded].concat();
         let dead_lettered = s.dead_lettered.iter();
         Self {
             name: status.name.clone(),
@@ -194,16 +242,7 @@ impl PipelineReport {
             paused: s.paused,
             at_rest: s.paused && s.rests && s.sinks.iter().all(|sink| sink.in_flight_records == 0),
             last_error_at: s.last_error_at.map(unix_seconds),
-            retry: s.retry.map(|retry| RetryReport {
-                part: retry.part,
-                attempt: retry.attempt,
-                next_at: unix_seconds(retry.at),
-                next_in_seconds: retry
-                    .at
-                    .duration_since(SystemTime::now())
-                    .unwrap_or_default()
-                    .as_secs_f64(),
-            }),
+            retry: next_retry(s.retry, &s.sinks),
             states: States {
                 pending: Pending {
                     bytes: s.pending_bytes,
@@ -253,29 +292,10 @@ impl PipelineReport {
     }
 }
 
-/// How far a pipeline may be behind and be ready.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum MaxLag {
-    /// Of log between what is acknowledged and the log's end.
-    Bytes(u64),
-    /// Of the oldest event that is read and not published.
-    Seconds(f64),
-}
-
-impl MaxLag {
-    fn exceeded_by(self, snapshot: &Snapshot) -> Option<String> {
-        match self {
-            Self::Bytes(max) => {
-                let bytes = snapshot.lag_bytes.filter(|bytes| *bytes > max)?;
-                Some(format!("{bytes} bytes behind, more than --ready-max-lag of {max}"))
-            }
-            Self::Seconds(max) => {
-                let seconds = snapshot.oldest_unpublished_seconds;
-                let is_over = seconds > max;
-                is_over.then(|| format!("{seconds:.0} s behind, more than --ready-max-lag of {max:.0} s"))
-            }
-        }
-    }
+/// 0 when it is past.
+fn seconds_until(time: SystemTime) -> f64 {
+    let wait = time.duration_since(SystemTime::now());
+    wait.unwrap_or_default().as_secs_f64()
 }
 
 fn unix_seconds(time: SystemTime) -> u64 {
@@ -304,6 +324,16 @@ pub(super) mod tests {
             partial: None,
             last_event_end: Lsn::ZERO,
         })
+    }
+
+    /// Of deliveries of two keys, the next try of which is in half a minute.
+    pub(in crate::telemetry) fn retry(attempts: u32, is_reached: bool) -> SinkRetry {
+        SinkRetry {
+            attempts,
+            at: SystemTime::now() + Duration::from_secs(30),
+            keys: 2,
+            is_reached,
+        }
     }
 
     /// A pipeline with something of everything, which waits before its second try.
@@ -340,6 +370,7 @@ pub(super) mod tests {
         status.saved(&position(0x1800));
         view.confirmed(position(0x1800).place());
         status.in_flight(2, 900, Some(0));
+        status.sink_retry(retry(4, true), "answers 500".to_owned());
         for _ in 0..2 {
             status.retry(Part::Source, Duration::from_secs(30));
             view.waiting("connect to <PostgreSQL> & fail".to_owned());
@@ -349,7 +380,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_fields_are_those_that_were_there_and_read_back() {
-        let report = Report::of([&*eventful()], None);
+        let report = Report::of([&*eventful()], &ReadyBounds::default());
         let json = serde_json::to_value(&report).unwrap();
         let one = &json["pipelines"][0];
         for (pointer, expected) in [
@@ -358,6 +389,9 @@ pub(super) mod tests {
             ("/ready", "false"),
             ("/not_ready/0/part", "\"source\""),
             ("/retry/attempt", "2"),
+            ("/retry/sink", "null"),
+            ("/sinks/0/retry/attempt", "4"),
+            ("/sinks/0/retry/keys", "2"),
             ("/states/pending/bytes", "32768"),
             ("/states/claimed", "3"),
             ("/states/published", "12"),
@@ -377,6 +411,28 @@ pub(super) mod tests {
             assert_eq!(found.as_deref(), Some(expected), "{pointer} in {one:#}");
         }
         assert_eq!(serde_json::from_value::<Report>(json).unwrap(), report);
+    }
+
+    #[test]
+    fn the_next_retry_is_that_of_the_sink_which_tried_most_often_unless_a_part_is_started_again() {
+        let shown = |status: &PipelineStatus| Report::of([status], &ReadyBounds::default()).pipelines.remove(0).retry;
+        let status = eventful();
+        assert_eq!(
+            shown(&status).map(|retry| (retry.part, retry.attempt)),
+            Some((Part::Source, 2))
+        );
+        SourceView::new(Arc::clone(&status)).streaming();
+        let found = shown(&status).unwrap();
+        assert_eq!((found.part, found.attempt, found.keys), (Part::Sink, 4, Some(2)));
+        assert_eq!(found.sink.as_deref(), Some("k1"));
+        assert!(found.next_in_seconds > 0.0 && found.next_at > 0, "{found:?}");
+        status.sink_retried(Some(SinkRetry {
+            at: UNIX_EPOCH,
+            ..retry(4, true)
+        }));
+        assert_eq!(shown(&status).unwrap().next_in_seconds, 0.0, "it is under way");
+        status.sink_retried(None);
+        assert_eq!(shown(&status), None);
     }
 
     /// The dotted paths of a document's fields; of mappings whose keys are their own the mapping.
@@ -402,13 +458,15 @@ pub(super) mod tests {
     #[test]
     fn the_documentation_lists_each_field_and_no_other() {
         let status = eventful();
-        let mut report = Report::of([&*status], None);
+        let mut report = Report::of([&*status], &ReadyBounds::default());
         SourceView::new(status.clone()).kept(Kept::Binlog {
             oldest_file: "binlog.000001".to_owned(),
             files: 1,
             bytes: 4,
         });
-        report.pipelines.extend(Report::of([&*status], None).pipelines);
+        report
+            .pipelines
+            .extend(Report::of([&*status], &ReadyBounds::default()).pipelines);
         let mut found = BTreeSet::new();
         for pipeline in &report.pipelines {
             fields("", &serde_json::to_value(pipeline).unwrap(), &mut found);
@@ -424,31 +482,5 @@ pub(super) mod tests {
             .map(|name| name.trim().trim_matches('`').to_owned())
             .collect();
         assert_eq!(documented, found);
-    }
-
-    #[test]
-    fn a_pipeline_that_is_too_far_behind_is_not_ready() {
-        let status = eventful();
-        SourceView::new(Arc::clone(&status)).streaming();
-        for (max_lag, reason) in [
-            (None, None),
-            (Some(MaxLag::Bytes(28_672)), None),
-            (
-                Some(MaxLag::Bytes(28_671)),
-                Some("28672 bytes behind, more than --ready-max-lag of 28671"),
-            ),
-            (Some(MaxLag::Seconds(f64::MAX)), None),
-        ] {
-            let report = Report::of([&*status], max_lag);
-            let found = &report.pipelines[0];
-            assert_eq!(found.not_ready_because.as_deref(), reason);
-            assert_eq!(report.is_ready(), reason.is_none());
-        }
-        let late = Report::of([&*status], Some(MaxLag::Seconds(60.0)));
-        let reason = late.pipelines[0].not_ready_because.clone().unwrap();
-        assert!(
-            reason.ends_with("s behind, more than --ready-max-lag of 60 s"),
-            "{reason}"
-        );
     }
 }

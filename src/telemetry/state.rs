@@ -103,6 +103,19 @@ pub struct Retry {
     pub at: SystemTime,
 }
 
+/// Deliveries that a sink makes again by itself, while it goes on with all others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SinkRetry {
+    /// How often the one that was tried most often was tried, in vain.
+    pub attempts: u32,
+    /// When that one is tried again; past while it waits for room, or is at it.
+    pub at: SystemTime,
+    /// Ordering keys that are held back meanwhile; an event without one counts by itself.
+    pub keys: u64,
+    /// The target could be reached for each of them.
+    pub is_reached: bool,
+}
+
 /// What is wrong with each part at the moment.
 #[derive(Debug, Default)]
 pub(super) struct Troubles<'a> {

@@ -27,7 +27,7 @@ use super::rate::Rate;
 use super::state::{self, Troubles};
 
 pub use super::source_view::{Kept, SourceView};
-pub use super::state::{NotReady, Part, Retry, State};
+pub use super::state::{NotReady, Part, Retry, SinkRetry, State};
 
 /// Counts since the process started.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -99,6 +99,8 @@ pub(super) struct Inner {
     paused_since: Option<SystemTime>,
     /// What is wrong with the sink at the moment.
     sink_trouble: Option<String>,
+    /// What the sink makes again by itself, and why.
+    sink_retry: Option<(SinkRetry, String)>,
     /// Why there is no sink at the moment, of one that nobody waits for by itself.
     sink_gone: Option<String>,
     checkpoint_trouble: Option<String>,
@@ -113,6 +115,8 @@ pub(super) struct Inner {
     attempts: u32,
     totals: Totals,
     published: Rate,
+    /// Dead letters of late, where somebody wants to know.
+    parked: Option<Rate>,
     saved: Option<(Position, Instant)>,
     pub(super) confirmed: Option<(ShownPlace, Instant)>,
     pub(super) kept: Option<Kept>,
@@ -153,6 +157,8 @@ pub struct Snapshot {
     pub totals: Totals,
     /// Of all sinks.
     pub dead_lettered: BTreeMap<&'static str, u64>,
+    /// Of all sinks, within the time of [`PipelineStatus::watch_dead_letters`]; 0 without it.
+    pub dead_letters_of_late: u64,
     pub sequence_faults: BTreeMap<SequenceFault, u64>,
     pub published_per_second: f64,
     /// The leading one first.
@@ -188,6 +194,10 @@ pub struct SinkSnapshot {
     pub required: bool,
     /// Why it takes nothing at the moment, if so.
     pub trouble: Option<String>,
+    /// What it makes again by itself.
+    pub retry: Option<SinkRetry>,
+    /// The trouble is that alone.
+    only_retries: bool,
     pub published: u64,
     pub dead_lettered: u64,
     pub lost: u64,
@@ -195,6 +205,16 @@ pub struct SinkSnapshot {
     pub in_flight_records: u64,
     /// Age of the oldest event that it was given and has not settled, 0 when there is none.
     pub oldest_unpublished_seconds: f64,
+}
+
+impl SinkSnapshot {
+    /// Whether all that is wrong is that deliveries to a target that can be reached are made again, none after more attempts than that.
+    fn is_tolerated(&self, max_attempts: Option<u32>) -> bool {
+        match (max_attempts, self.retry) {
+            (Some(max), Some(retry)) => self.only_retries && retry.is_reached && retry.attempts <= max,
+            _ => false,
+        }
+    }
 }
 
 impl PipelineStatus {
@@ -256,6 +276,7 @@ impl PipelineStatus {
                 since: SystemTime::now(),
                 paused_since: None,
                 sink_trouble: None,
+                sink_retry: None,
                 sink_gone: None,
                 checkpoint_trouble: None,
                 audit_trouble: None,
@@ -266,6 +287,7 @@ impl PipelineStatus {
                 attempts: 0,
                 totals: Totals::default(),
                 published: Rate::new(Instant::now()),
+                parked: None,
                 saved: None,
                 confirmed: None,
                 kept: None,
@@ -324,6 +346,13 @@ impl PipelineStatus {
             further.trace(tracer.clone());
         }
         let _ = self.tracer.set(tracer);
+    }
+
+    /// Counts dead letters of late: those of this time, or up to a twelfth more.
+    pub fn watch_dead_letters(&self, within: Duration) {
+        for status in self.all() {
+            status.inner().parked = Some(Rate::over(within, Instant::now()));
+        }
     }
 
     pub fn tracer(&self) -> Option<Tracer> {
@@ -411,6 +440,22 @@ impl PipelineStatus {
         news
     }
 
+    /// A delivery failed, and is made again by the sink itself: what it makes again now. True: the reason is news.
+    pub fn sink_retry(&self, retry: SinkRetry, reason: String) -> bool {
+        let mut inner = self.inner();
+        inner.note_error(&reason);
+        let news = inner.sink_retry.as_ref().is_none_or(|(_, known)| *known != reason);
+        inner.sink_retry = Some((retry, reason));
+        news
+    }
+
+    /// One of them is not made again any more: what is left of them.
+    pub fn sink_retried(&self, left: Option<SinkRetry>) {
+        let mut inner = self.inner();
+        let before = inner.sink_retry.take();
+        inner.sink_retry = before.and_then(|(_, reason)| Some((left?, reason)));
+    }
+
     /// There is no sink until the next is made; None: there is one.
     pub fn sink_gone(&self, reason: Option<String>) {
         let mut inner = self.inner();
@@ -473,6 +518,9 @@ impl PipelineStatus {
         for (reason, count) in &settled.dead_lettered {
             *inner.totals.dead_lettered.entry(reason.label()).or_default() += count;
         }
+        if let Some(parked) = &mut inner.parked {
+            parked.add(Instant::now(), settled.dead_lettered.values().sum());
+        }
         inner.totals.skipped.merge(settled.skipped.clone());
         inner.delivery.merge(&progress.delivery);
         inner.end_to_end.merge(&progress.end_to_end);
@@ -516,10 +564,15 @@ impl PipelineStatus {
     /// How the sink of this status stands.
     fn sink(&self, inner: &Inner) -> SinkSnapshot {
         let totals = &inner.totals;
+        let other_trouble = inner.sink_gone.as_ref().or(inner.sink_trouble.as_ref());
+        // Nothing is made again by one that is gone.
+        let retry = inner.sink_retry.as_ref().filter(|_| inner.sink_gone.is_none());
         SinkSnapshot {
             id: self.sink.clone(),
             required: self.required,
-            trouble: inner.sink_gone.as_ref().or(inner.sink_trouble.as_ref()).cloned(),
+            only_retries: other_trouble.is_none(),
+            trouble: other_trouble.or(retry.map(|(_, reason)| reason)).cloned(),
+            retry: retry.map(|(retry, _)| *retry),
             published: totals.published,
             dead_lettered: totals.dead_lettered.values().sum(),
             lost: totals.lost,
@@ -549,9 +602,9 @@ impl PipelineStatus {
     }
 
     /// Why the position cannot move, as far as the sinks are to blame.
-    fn trouble_of_sinks(&self, sinks: &[SinkSnapshot]) -> Option<String> {
+    fn trouble_of_sinks(&self, sinks: &[SinkSnapshot], max_attempts: Option<u32>) -> Option<String> {
         let told = |sink: &SinkSnapshot| {
-            let trouble = sink.trouble.clone()?;
+            let trouble = sink.trouble.clone().filter(|_| !sink.is_tolerated(max_attempts))?;
             Some(match sinks.len() {
                 1 => trouble,
                 _ => format!("sink `{}`: {trouble}", sink.id),
@@ -566,7 +619,13 @@ impl PipelineStatus {
         (well < size).then(|| format!("{well} of {size} sinks that `commit_policy` asks for take events: {troubles}"))
     }
 
+    /// In which any trouble of a sink that the position waits for keeps the pipeline from being ready.
     pub fn snapshot(&self) -> Snapshot {
+        self.snapshot_with(None)
+    }
+
+    /// In which deliveries to a target that can be reached may be made again after so many attempts.
+    pub(super) fn snapshot_with(&self, max_attempts: Option<u32>) -> Snapshot {
         // Before the records are read: what was sent before it rests is among them.
         let rests = self.all().all(|status| status.rests.load(Ordering::Acquire));
         // The youngest first.
@@ -582,7 +641,7 @@ impl PipelineStatus {
         let (lag_bytes, pending_bytes) = (log.lag_bytes(), log.pending_bytes());
         let (pending_events, mut stalled) = (log.pending_events(), log.stalled(Instant::now()));
         drop(log);
-        let mut inner = self.inner();
+        let inner = self.inner();
         // Under the locks that the totals are read under: what was received must be among its counts, or in flight.
         let further: Vec<(&Self, MutexGuard<'_, Inner>)> = self
             .further
@@ -595,7 +654,9 @@ impl PipelineStatus {
             .filter(|(status, _)| status.required || self.quorum.is_some())
             .find_map(|(_, inner)| inner.registry_trouble.clone());
         let (mut dead_lettered, mut sequence_faults) = (BTreeMap::new(), BTreeMap::new());
+        let mut dead_letters_of_late = 0;
         for (_, inner) in all() {
+            dead_letters_of_late += inner.parked.as_ref().map_or(0, |parked| parked.of_late(Instant::now()));
             for (reason, count) in &inner.totals.dead_lettered {
                 *dead_lettered.entry(*reason).or_default() += count;
             }
@@ -606,7 +667,7 @@ impl PipelineStatus {
         let last_error = all().filter_map(|(_, inner)| inner.last_error.clone());
         let last_error = last_error.max_by_key(|(_, at)| *at);
         drop(further);
-        let trouble_of_sinks = self.trouble_of_sinks(&sinks);
+        let trouble_of_sinks = self.trouble_of_sinks(&sinks, max_attempts);
         let (state, since) = inner.shown();
         if state.is_end() {
             stalled = Duration::ZERO;
@@ -631,6 +692,7 @@ impl PipelineStatus {
             last_error_at: last_error.as_ref().map(|(_, at)| *at),
             last_error: last_error.map(|(text, _)| text),
             dead_lettered,
+            dead_letters_of_late,
             sequence_faults,
             retry: inner.retry.filter(|_| is_waiting),
             totals: inner.totals.clone(),

@@ -27,11 +27,12 @@ pub fn render(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::ready::ReadyBounds;
     use crate::telemetry::report::tests::eventful;
 
     #[test]
     fn every_line_is_aligned_and_says_what_is_known() {
-        let report = Report::of([&*eventful()], None);
+        let report = Report::of([&*eventful()], &ReadyBounds::default());
         let text = render(&report);
         for line in [
             "  ready               no: waiting: connect to <PostgreSQL> & fail",

@@ -1,5 +1,6 @@
 //! Sends what the lanes give, a number of requests at once, and again what was not accepted.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,6 +22,7 @@ use crate::telemetry::status::PipelineStatus;
 use super::answer::{Failed, Rules, Verdict};
 use super::lanes::{Item, Job, Lanes};
 use super::request::{NotJson, Requests};
+use super::troubled::{Trouble, Troubled};
 
 /// The most of an answer that is read. A longer one ends its connection.
 const MAX_ANSWER: usize = 64 * 1024;
@@ -68,8 +70,7 @@ pub(super) struct Dispatcher {
     pub(super) number: u64,
     /// Their lanes wait: should an event come again after all, nothing of its key may have overtaken it.
     pub(super) refused: Vec<RefusedJob>,
-    /// Jobs that wait for another try, or are at one: while there are any, the target is in trouble.
-    pub(super) troubled: usize,
+    pub(super) troubled: Troubled,
 }
 
 /// Nothing more is sent: nobody gives records any more, or what is wrong was reported.
@@ -150,9 +151,7 @@ impl Dispatcher {
             self.later(job, why, said, after, how);
             return Ok(());
         }
-        if std::mem::take(&mut job.is_troubled) {
-            self.calm_down();
-        }
+        self.calm_down(&mut job);
         match verdict {
             Verdict::Later { .. } => {}
             Verdict::Accepted => {
@@ -170,11 +169,11 @@ impl Dispatcher {
         Ok(())
     }
 
-    fn calm_down(&mut self) {
-        self.troubled -= 1;
-        if self.troubled == 0 {
-            self.status.sink_trouble(None);
-        }
+    /// The job is not tried again.
+    fn calm_down(&mut self, job: &mut Job) {
+        let Some(trouble) = job.trouble.take() else { return };
+        self.troubled.remove(&trouble);
+        self.status.sink_retried(self.troubled.shown());
     }
 
     fn later(&mut self, mut job: Job, why: String, said: String, after: Option<Duration>, how: Failed) {
@@ -187,9 +186,7 @@ impl Dispatcher {
             .or(is_batch.then_some(BATCH_ATTEMPTS))
             .is_some_and(|most| job.reached >= most);
         if is_enough {
-            if std::mem::take(&mut job.is_troubled) {
-                self.calm_down();
-            }
+            self.calm_down(&mut job);
             let fault = match how {
                 Failed::TimedOut => RecordFault::TimedOut,
                 Failed::Unreached | Failed::Answered => RecordFault::Exhausted,
@@ -204,16 +201,24 @@ impl Dispatcher {
             .for_each(|item| self.acks.tried(item.seq, attempts, &why));
         let wait = delay(&self.retry.delays, attempts).max(after.unwrap_or_default());
         let (events, wait_ms) = (job.items.len(), wait.as_millis());
-        if !std::mem::replace(&mut job.is_troubled, true) {
-            self.troubled += 1;
+        self.number += 1;
+        let trouble = Trouble {
+            attempts: Reverse(attempts),
+            at: SystemTime::now() + wait,
+            number: self.number,
+            keys: job.key_count(),
+            is_reached: how != Failed::Unreached,
+        };
+        if let Some(before) = job.trouble.replace(trouble) {
+            self.troubled.remove(&before);
         }
+        let retry = self.troubled.add(trouble);
         let why = format!("{why}; {}", how.remedy());
-        if self.status.sink_trouble(Some(why.clone())) {
+        if self.status.sink_retry(retry, why.clone()) {
             tracing::warn!(error = why, attempts, most, events, wait_ms, "delivery is tried again");
         } else {
             tracing::debug!(error = why, attempts, most, events, wait_ms, "delivery is tried again");
         }
-        self.number += 1;
         self.waiting.insert((Instant::now() + wait, self.number), job);
     }
 
@@ -237,6 +242,7 @@ impl Dispatcher {
 
 impl Drop for Dispatcher {
     fn drop(&mut self) {
+        self.status.sink_retried(None);
         if std::thread::panicking() {
             let (kind, text) = (
                 DeliveryErrorKind::Unavailable,
@@ -378,7 +384,7 @@ mod tests {
             waiting: BTreeMap::new(),
             number: 0,
             refused: Vec::new(),
-            troubled: 0,
+            troubled: Troubled::default(),
         }
     }
 

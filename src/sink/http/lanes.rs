@@ -11,6 +11,8 @@ use std::sync::Arc;
 use crate::record::{OrderingKey, Record};
 use crate::relay::in_flight::Seq;
 
+use super::troubled::Trouble;
+
 /// An event to be sent.
 #[derive(Debug)]
 pub(super) struct Item {
@@ -46,8 +48,16 @@ pub(super) struct Job {
     pub(super) attempts: u32,
     /// How often of these the target could be reached, be it without an answer.
     pub(super) reached: u32,
-    /// It waits for another try, or is at one.
-    pub(super) is_troubled: bool,
+    /// While it waits for another try, or is at one.
+    pub(super) trouble: Option<Trouble>,
+}
+
+impl Job {
+    /// How many ordering keys wait for it; an event without one counts by itself.
+    pub(super) fn key_count(&self) -> usize {
+        let unordered = |item: &&Item| item.ordering() == OrderingKey::Unordered;
+        self.lanes.len() + self.items.iter().filter(unordered).count()
+    }
 }
 
 /// How much one request may carry.
@@ -241,9 +251,11 @@ mod tests {
         ] {
             batches.push(item(seq, key, url));
         }
-        assert_eq!(seqs(&batches.take().unwrap()), [0, 1, 2]);
+        let batch = batches.take().unwrap();
+        assert_eq!((seqs(&batch), batch.key_count()), (vec![0, 1, 2], 2));
         assert_eq!(seqs(&batches.take().unwrap()), [3]);
-        assert_eq!(seqs(&batches.take().unwrap()), [4]);
+        let unordered = batches.take().unwrap();
+        assert_eq!((seqs(&unordered), unordered.key_count()), (vec![4], 1));
         let mut small = lanes(10, 9);
         (0..3).for_each(|seq| small.push(item(seq, None, 0)));
         assert_eq!(seqs(&small.take().unwrap()), [0]);

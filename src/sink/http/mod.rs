@@ -7,6 +7,7 @@ mod answer;
 mod dispatch;
 mod lanes;
 mod request;
+mod troubled;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use answer::Rules;
 use dispatch::{Dispatcher, Given, Target};
 use lanes::{Item, Lanes, Limits};
 use request::Requests;
+use troubled::Troubled;
 
 /// Connections that nobody uses are closed after this: sooner than most servers and balancers do.
 const IDLE: Duration = Duration::from_secs(30);
@@ -83,7 +85,7 @@ impl HttpSink {
             waiting: BTreeMap::new(),
             number: 0,
             refused: Vec::new(),
-            troubled: 0,
+            troubled: Troubled::default(),
         };
         #[expect(clippy::disallowed_methods, reason = "what may be in flight bounds it")]
         let (given, taken) = mpsc::unbounded_channel();

@@ -206,7 +206,7 @@ pub const METRICS: &[Metric] = &[
         name: "ready",
         unit: "0 or 1",
         labels: &[],
-        help: "1 while streaming with sink and checkpoint in order, whatever --ready-max-lag says",
+        help: "1 while streaming with sink and checkpoint in order, whatever flags of --ready-max say",
         reading: Reading::Gauge(|s| Some(truth(s.ready.is_ok()))),
     },
     Metric {

@@ -1,4 +1,6 @@
 use super::*;
+use crate::processor::DeadLetterReason;
+use crate::relay::in_flight::Settled;
 
 fn status() -> Arc<PipelineStatus> {
     PipelineStatus::named("p", "k", None, Default::default(), Default::default())
@@ -118,6 +120,49 @@ fn a_quorum_is_ready_and_as_old_as_the_best_so_many_sinks() {
     );
     status.further_sinks()[1].in_flight(1, 10, Some(0));
     assert!(status.snapshot().lag_seconds > 0.0);
+}
+
+#[test]
+fn dead_letters_of_late_are_those_of_all_sinks() {
+    let status = of_three();
+    let parked = |count| Progress {
+        settled: Settled {
+            dead_lettered: [(DeadLetterReason::PoisonMessage, count)].into(),
+            ..Settled::default()
+        },
+        ..Progress::default()
+    };
+    status.settled(&parked(7));
+    assert_eq!(status.snapshot().dead_letters_of_late, 0, "nobody asked");
+    status.watch_dead_letters(Duration::from_secs(3600));
+    status.settled(&parked(1));
+    status.further_sinks()[1].settled(&parked(2));
+    assert_eq!(status.snapshot().dead_letters_of_late, 3);
+}
+
+#[test]
+fn a_retry_is_of_its_sink_until_that_is_gone() {
+    let status = of_three();
+    let retry = SinkRetry {
+        attempts: 3,
+        at: SystemTime::now(),
+        keys: 1,
+        is_reached: true,
+    };
+    let further = &status.further_sinks()[0];
+    assert!(further.sink_retry(retry, "answers 500".to_owned()), "news");
+    assert!(!further.sink_retry(retry, "answers 500".to_owned()));
+    let of_sinks = || {
+        status
+            .snapshot()
+            .sinks
+            .iter()
+            .map(|sink| sink.retry)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of_sinks(), [None, Some(retry), None]);
+    status.further_sinks()[0].sink_gone(Some("forbidden".to_owned()));
+    assert_eq!(of_sinks(), [None; 3]);
 }
 
 #[test]
