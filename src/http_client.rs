@@ -2,12 +2,17 @@
 //! nobody said.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
+use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Url};
 
 use crate::config::Ssl;
 use crate::tls::{self, TlsSetupError};
+
+/// As long as a server may ask to be left alone; it is asked again then.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// What keeps a client from being set up.
 #[derive(Debug, thiserror::Error)]
@@ -44,4 +49,17 @@ fn plain() -> ClientBuilder {
 pub(crate) fn parse_url(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
     (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
+}
+
+/// How long a server asks to be left alone: seconds, or a date of HTTP's.
+pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    let wait = match text.parse::<u64>() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let date = httpdate::parse_http_date(text).ok()?;
+            date.duration_since(now).unwrap_or_default()
+        }
+    };
+    Some(wait.min(LONGEST_RETRY_AFTER))
 }

@@ -1,17 +1,23 @@
-//! Spans of batches and events, as a collector gets them.
+//! Spans of batches and events, and dispatch records, as a collector gets them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
 
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::logs::v1::{LogRecord, SeverityNumber};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use prost::Message;
 
+use crate::support::cli::tailpost;
 use crate::support::relay::{Relay, free_address};
 use crate::support::target::{Answer, Target};
-use crate::support::{DEADLINE, Emit, TestBed, eventually};
+use crate::support::{ANY_OUTBOX, Bed, DEADLINE, Db, Emit, Event, TestBed, eventually, over_each};
 
 const PIPELINE: &str = "
 apiVersion: tailpost/v1
@@ -58,25 +64,52 @@ fn spans(collector: &Target) -> Vec<(Span, BTreeMap<String, String>)> {
         assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
         let decoded = ExportTraceServiceRequest::decode(&request.body[..]).expect("spans");
         for resource in decoded.resource_spans {
-            let of = &resource.resource.expect("a resource").attributes;
-            let name = of.iter().find(|pair| pair.key == "service.name").expect("a name");
-            assert_eq!(name.value.as_ref().map(text).as_deref(), Some("tailpost"));
+            assert_is_ours(&resource.resource.expect("a resource").attributes);
             all.extend(resource.scope_spans.into_iter().flat_map(|scope| scope.spans));
         }
     }
     let with_attributes = all.into_iter().map(|span| {
-        let pairs = span.attributes.iter();
-        let pairs = pairs.map(|pair| (pair.key.clone(), pair.value.as_ref().map(text).unwrap_or_default()));
-        let attributes = pairs.collect();
+        let attributes = attributes(&span.attributes);
         (span, attributes)
     });
     with_attributes.collect()
+}
+
+/// All records that a collector took, and their attributes.
+fn logs(collector: &Target) -> Vec<(LogRecord, BTreeMap<String, String>)> {
+    let mut all = Vec::new();
+    for request in collector.requests() {
+        assert_eq!((request.method.as_str(), request.path.as_str()), ("POST", "/v1/logs"));
+        assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
+        let decoded = ExportLogsServiceRequest::decode(&request.body[..]).expect("logs");
+        for resource in decoded.resource_logs {
+            assert_is_ours(&resource.resource.expect("a resource").attributes);
+            let records = resource.scope_logs.into_iter().flat_map(|scope| scope.log_records);
+            all.extend(records.map(|record| {
+                let attributes = attributes(&record.attributes);
+                (record, attributes)
+            }));
+        }
+    }
+    all
+}
+
+fn assert_is_ours(resource: &[KeyValue]) {
+    assert_eq!(attributes(resource)["service.name"], "tailpost");
+}
+
+fn attributes(pairs: &[KeyValue]) -> BTreeMap<String, String> {
+    pairs
+        .iter()
+        .map(|pair| (pair.key.clone(), pair.value.as_ref().map(text).unwrap_or_default()))
+        .collect()
 }
 
 fn text(value: &opentelemetry_proto::tonic::common::v1::AnyValue) -> String {
     match &value.value {
         Some(Value::StringValue(text)) => text.clone(),
         Some(Value::IntValue(number)) => number.to_string(),
+        Some(Value::BoolValue(truth)) => truth.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -232,4 +265,217 @@ fn a_collector_that_does_not_answer_does_not_hold_up_a_stop() {
     relay.sigterm();
     assert_eq!(relay.wait_exit(DEADLINE), 0);
     relay.wait_log("did not take the last spans");
+}
+
+/// The pipeline of any database, whose dispatch records go to the collector that is named elsewhere.
+fn with_logs() -> String {
+    format!("{ANY_OUTBOX}  dispatches: {{type: otlp}}\n")
+        .replace("raw_payload: true", "raw_payload: true, columns: {trace: event_type}")
+}
+
+/// The same, to this one.
+fn with_logs_to(collector: &str) -> String {
+    with_logs().replace(
+        "{type: otlp}",
+        &format!("{{type: otlp, config: {{endpoint: '{collector}'}}}}"),
+    )
+}
+
+fn drain(relay: &mut Relay) {
+    relay.sigterm();
+    assert_eq!(relay.wait_exit(DEADLINE), 0);
+}
+
+over_each!(each_delivery_is_a_log_record: postgres, mysql);
+fn each_delivery_is_a_log_record(db: Db) {
+    let bed = Bed::new(db);
+    let collector = Target::new(|_, _| Answer::Status(200));
+    let mut relay = bed.relay(&with_logs_to(&collector.url()));
+    relay.start();
+    relay.wait_ready();
+    let mut app = bed.app();
+    app.emit(&Event::of("1").id("a").key("7").event_type(traceparent(1, "01")));
+    relay.wait_published(1);
+    drain(&mut relay);
+    let before = fs::read(relay.checkpoint_file()).expect("a checkpoint");
+    relay.start();
+    app.emit(&Event::of("2").id("b").key("7").event_type("placed"));
+    relay.wait_published(1);
+    drain(&mut relay);
+    // PostgreSQL sends nothing again that was confirmed to it.
+    let is_rewound = db == Db::Mysql;
+    if is_rewound {
+        fs::write(relay.checkpoint_file(), before).expect("set it back");
+    }
+    relay.start();
+    app.emit(&Event::of("3").id("c").key("7"));
+    relay.wait_published(1 + u64::from(is_rewound));
+    drain(&mut relay);
+
+    let logs = logs(&collector);
+    let told: Vec<(&str, &str)> = logs
+        .iter()
+        .map(|(_, of)| (of["outbox_id"].as_str(), of["duplicate_detected"].as_str()))
+        .collect();
+    let expected = [("a", "false"), ("b", "false"), ("b", "true"), ("c", "false")];
+    let expected = expected.into_iter().filter(|told| is_rewound || *told != ("b", "true"));
+    assert_eq!(told, expected.collect::<Vec<_>>());
+    for (record, of) in &logs {
+        assert_eq!(record.severity_number(), SeverityNumber::Info);
+        assert_eq!(record.event_name, "tailpost.dispatch");
+        assert!(record.time_unix_nano > 0 && record.observed_time_unix_nano >= record.time_unix_nano);
+        for (name, expected) in [
+            ("pipeline_id", bed.name.as_str()),
+            ("sink", "k1"),
+            ("dispatch_status", "published"),
+            ("attempt", "1"),
+        ] {
+            assert_eq!(of[name], expected, "{name}");
+        }
+        assert!(of["latency_ms"].parse::<u64>().is_ok(), "{of:?}");
+    }
+    let (first, of_first) = &logs[0];
+    assert_eq!(of_first["event_name"], traceparent(1, "01"));
+    assert_eq!(
+        (hex(&first.trace_id), hex(&first.span_id), first.flags),
+        (TRACE.to_owned(), "0000000000000001".to_owned(), 1)
+    );
+    assert!(logs[1].0.trace_id.is_empty());
+    assert!(!logs[logs.len() - 1].1.contains_key("event_name"));
+}
+
+#[test]
+fn attempts_that_fail_and_replays_are_log_records() {
+    let bed = Bed::new(Db::Postgres);
+    let collector = Target::new(|_, _| Answer::Status(200));
+    let target = Target::new(|request, attempt| match (request.text(), attempt) {
+        ("2", _) => Answer::Status(422),
+        (_, 0) => Answer::Status(503),
+        _ => Answer::Status(200),
+    });
+    let http = format!("{{type: http, config: {{id: h1, url: '{}'}}}}", target.url());
+    let pipeline = with_logs_to(&collector.url())
+        .replace("{type: kafka, config: {id: k1, brokers: '<brokers>'}}", &http)
+        .replace("topic: '<topic>', ", "");
+    let mut relay = bed.relay(&format!(
+        "{pipeline}  dead_letter: {{type: sqlite, config: {{path: dead.sqlite}}}}\n"
+    ));
+    relay.start();
+    relay.wait_ready();
+    let mut app = bed.app();
+    app.emit(&Event::of("1").id("one").key("7"));
+    relay.wait_published(1);
+    app.emit(&Event::of("2").id("two").key("7").event_type(traceparent(2, "01")));
+    relay.wait_settled(2);
+    drain(&mut relay);
+    target.behave(|_, _| Answer::Status(200));
+    let ended = tailpost([
+        "dlq".as_ref(),
+        "replay".as_ref(),
+        relay.pipeline_file().as_os_str(),
+        "--state-dir".as_ref(),
+        relay.state_dir().as_os_str(),
+        "--all".as_ref(),
+    ]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{ended:?}");
+
+    let found: Vec<_> = logs(&collector)
+        .into_iter()
+        .map(|(record, of)| {
+            let said =
+                ["outbox_id", "dispatch_status", "attempt", "duplicate_detected", "sink"].map(|name| of[name].clone());
+            let context = hex(&record.span_id);
+            (
+                said.join(" "),
+                record.severity_number(),
+                of.contains_key("last_error"),
+                context,
+            )
+        })
+        .collect();
+    let span = "0000000000000002";
+    let expected = [
+        ("one failed 1 false h1", SeverityNumber::Warn, true, ""),
+        ("one published 2 false h1", SeverityNumber::Info, true, ""),
+        ("two dead_letter 1 false h1", SeverityNumber::Error, true, span),
+        ("two published 2 true h1", SeverityNumber::Info, false, span),
+    ];
+    let expected =
+        expected.map(|(said, severity, has_error, span)| (said.to_owned(), severity, has_error, span.to_owned()));
+    assert_eq!(found, expected);
+}
+
+over_each!(a_collector_of_logs_that_is_away_holds_back_nothing: postgres, mysql);
+fn a_collector_of_logs_that_is_away_holds_back_nothing(db: Db) {
+    let bed = Bed::new(db);
+    let mut relay = bed.relay(&with_logs());
+    let collector = free_address();
+    relay.start_with(&["--otlp", &format!("http://{collector}")]);
+    relay.wait_ready();
+    // More than wait in the queue and in one request.
+    let events: Vec<Event> = (0..35_000)
+        .map(|number| Event::of(number.to_string()).key("7"))
+        .collect();
+    bed.app().emit_all(&events).expect("write events");
+    relay.wait_published(35_000);
+    let line = relay.wait_log("dispatch records are not exported");
+    assert!(line.contains("Connection refused"), "{line}");
+    let lost = || relay.metric("tailpost_dispatch_records_dropped_total", &[]);
+    eventually(DEADLINE, "what found no room is counted", || lost() > 0.0);
+    let lost = lost() as usize;
+    relay.wait_log("dispatch records are lost");
+
+    // What waited is there when it is.
+    let collector = Target::at(collector, |request, before| match request.path.as_str() {
+        "/v1/logs" if before < 3 => Answer::Full(503, "retry-after: 0\r\n".to_owned(), String::new()),
+        _ => Answer::Status(200),
+    });
+    relay.wait_log("dispatch records are exported again");
+    drain(&mut relay);
+    let mut taken = BTreeSet::new();
+    for request in collector.requests().iter().filter(|request| request.path == "/v1/logs") {
+        let decoded = ExportLogsServiceRequest::decode(&request.body[..]).expect("logs");
+        for scope in decoded
+            .resource_logs
+            .into_iter()
+            .flat_map(|resource| resource.scope_logs)
+        {
+            taken.extend(
+                scope
+                    .log_records
+                    .iter()
+                    .map(|record| attributes(&record.attributes)["outbox_id"].clone()),
+            );
+        }
+    }
+    assert_eq!(taken.len() + lost, events.len(), "each is taken or counted");
+}
+
+#[test]
+fn a_collector_of_logs_that_does_not_answer_does_not_hold_up_a_stop() {
+    let bed = Bed::new(Db::Postgres);
+    let collector = Target::new(|_, _| Answer::Hold);
+    let mut relay = bed.relay(&with_logs_to(&collector.url()));
+    relay.start();
+    relay.wait_ready();
+    bed.app().emit(&Event::of("1").key("7"));
+    relay.wait_published(1);
+    collector.wait(1);
+    drain(&mut relay);
+    relay.wait_log("did not take the last dispatch records");
+    let line = relay.wait_log("dispatch records are lost");
+    assert!(line.contains("records=1 "), "{line}");
+}
+
+#[test]
+fn logs_without_a_collector_are_refused_at_the_start() {
+    let bed = Bed::new(Db::Postgres);
+    let relay = bed.relay(&with_logs());
+    let file = relay.pipeline_file();
+    for command in [&["run"][..], &["dlq", "replay", "--all"]] {
+        let arguments = command.iter().map(OsStr::new).chain([file.as_os_str()]);
+        let ended = tailpost(arguments);
+        assert_eq!(ended.code, 2, "{command:?}: {ended:?}");
+        assert!(ended.stderr.contains("no collector is named"), "{command:?}: {ended:?}");
+    }
 }

@@ -1,5 +1,5 @@
-//! Where dispatch records go: one line of JSON for each delivery. They are telemetry: what cannot be written is told in the log,
-//! and holds nothing up.
+//! Where dispatch records go: one for each delivery, as a line of JSON or to a collector. They are telemetry: what cannot be written
+//! is told in the log, and holds nothing up.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config;
+use crate::telemetry::otlp::{DispatchExporter, DispatchQueue, OtlpError};
 
 use super::entry::Entry;
 use super::files::{folder_of, is_at};
 
-/// Takes the entries of one write, in their order: what another place for them has to do.
+/// Takes the entries of one write, in their order.
 pub(super) trait DispatchTarget: Send {
     /// Writes them all.
     ///
@@ -23,22 +24,29 @@ pub(super) trait DispatchTarget: Send {
 /// The places there are.
 pub(super) enum Dispatches {
     Lines(Lines),
+    Otlp(Otlp),
 }
 
 impl Dispatches {
-    /// A relative path is seen from the state directory.
-    pub(super) fn new(place: &config::Dispatches, state_dir: &Path) -> Self {
+    /// A relative path is seen from the state directory. None: they would go to a collector, and there is no way to one.
+    pub(super) fn new(place: &config::Dispatches, state_dir: &Path, queue: Option<DispatchQueue>) -> Option<Self> {
         let target = match place {
             config::Dispatches::File(path) => Target::File {
                 path: state_dir.join(path),
                 file: None,
             },
             config::Dispatches::Stdout => Target::Stdout,
+            config::Dispatches::Otlp { .. } => return Some(Self::Otlp(Otlp { queue: queue? })),
         };
-        Self::Lines(Lines {
+        Some(Self::Lines(Lines {
             target,
             lines: Vec::new(),
-        })
+        }))
+    }
+
+    /// Whether records say in which span the application wrote the event.
+    pub(super) fn have_context(&self) -> bool {
+        matches!(self, Self::Otlp(_))
     }
 }
 
@@ -46,7 +54,23 @@ impl DispatchTarget for Dispatches {
     fn write(&mut self, pipeline: &str, sink: &str, entries: &[Entry]) -> io::Result<()> {
         match self {
             Self::Lines(lines) => lines.write(pipeline, sink, entries),
+            Self::Otlp(otlp) => otlp.write(pipeline, sink, entries),
         }
+    }
+}
+
+/// The queue for a collector, which counts by itself what it has no room for.
+pub(super) struct Otlp {
+    queue: DispatchQueue,
+}
+
+impl DispatchTarget for Otlp {
+    fn write(&mut self, _pipeline: &str, sink: &str, entries: &[Entry]) -> io::Result<()> {
+        let sink = Arc::from(sink);
+        let dispatches = entries.iter().filter(|entry| entry.outcome.is_dispatch());
+        self.queue
+            .give(dispatches.map(|entry| entry.dispatch(self.queue.origin(), &sink)));
+        Ok(())
     }
 }
 
@@ -113,26 +137,51 @@ fn open_for_lines(mut file: File) -> io::Result<File> {
 /// Dispatch records of what another process than the pipeline's sends.
 pub(crate) struct DispatchLog {
     pipeline: String,
-    sink: Arc<str>,
+    /// Of what does not say for which sink it was.
+    leading: String,
     dispatches: Dispatches,
+    exporter: Option<DispatchExporter>,
 }
 
 impl DispatchLog {
-    /// None: the file asks for none.
-    pub(crate) fn of(pipeline: &config::Pipeline, state_dir: &Path) -> Option<Self> {
-        Some(Self {
-            pipeline: pipeline.name.clone(),
-            sink: Arc::from(pipeline.sink.id()),
-            dispatches: Dispatches::new(pipeline.dispatches.as_ref()?, state_dir),
-        })
-    }
-
-    /// Writes them.
+    /// None: the file asks for none. `otlp` is the collector that the command line names. Must be called within a runtime.
     ///
     /// # Errors
-    /// They may be lost.
-    pub(crate) fn write(&mut self, entries: &[Entry]) -> io::Result<()> {
-        self.dispatches.write(&self.pipeline, &self.sink, entries)
+    /// Those that go to a collector have none, or it cannot be asked.
+    pub(crate) fn open(
+        pipeline: &config::Pipeline,
+        state_dir: &Path,
+        otlp: Option<&str>,
+    ) -> Result<Option<Self>, OtlpError> {
+        let (exporter, queue) = DispatchExporter::of(pipeline, otlp)?.unzip();
+        let place = pipeline.dispatches.as_ref();
+        let dispatches = place.and_then(|place| Dispatches::new(place, state_dir, queue));
+        Ok(dispatches.map(|dispatches| Self {
+            pipeline: pipeline.name.clone(),
+            leading: pipeline.sink.id().to_owned(),
+            dispatches,
+            exporter,
+        }))
+    }
+
+    /// Writes one; `sink` is the id of what it was sent by, or empty.
+    ///
+    /// # Errors
+    /// It may be lost.
+    pub(crate) fn write(&mut self, sink: &str, entry: Entry) -> io::Result<()> {
+        let sink = if sink.is_empty() { &self.leading } else { sink };
+        self.dispatches.write(&self.pipeline, sink, &[entry])
+    }
+
+    /// Has a collector get what waits, as far as that takes no longer than five seconds. Gives how many it did not get.
+    pub(crate) async fn close(self) -> u64 {
+        if let Some(exporter) = self.exporter {
+            exporter.close().await;
+        }
+        match &self.dispatches {
+            Dispatches::Lines(_) => 0,
+            Dispatches::Otlp(otlp) => otlp.queue.dropped(),
+        }
     }
 }
 
@@ -141,7 +190,9 @@ mod tests {
     use super::super::entry::Outcome;
     use super::super::entry::tests::entry;
     use super::*;
+    use crate::processor::DeadLetterReason;
     use crate::skip::SkipReason;
+    use crate::telemetry::otlp::{Severity, tests::queue};
 
     #[test]
     fn a_line_that_was_cut_off_is_ended_and_skips_are_no_dispatches() {
@@ -149,7 +200,8 @@ mod tests {
         let path = folder.path().join("new/dispatches.jsonl");
         fs::create_dir(path.parent().unwrap()).unwrap();
         fs::write(&path, "{\"a\":").unwrap();
-        let mut dispatches = Dispatches::new(&config::Dispatches::File("new/dispatches.jsonl".into()), folder.path());
+        let place = config::Dispatches::File("new/dispatches.jsonl".into());
+        let mut dispatches = Dispatches::new(&place, folder.path(), None).unwrap();
         let mut skipped = entry(2);
         skipped.outcome = Outcome::Skipped(SkipReason::Invalid);
         dispatches
@@ -162,5 +214,45 @@ mod tests {
         assert_eq!((lines.len(), lines[0]), (3, "{\"a\":"));
         assert!(lines[1].contains("\"e1\"") && lines[2].contains("\"e3\""), "{old}");
         assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1);
+    }
+
+    #[test]
+    fn a_collector_s_records_say_how_bad_they_are() {
+        let (queue, mut records) = queue(8);
+        let place = config::Dispatches::Otlp { endpoint: None };
+        let mut dispatches = Dispatches::new(&place, Path::new(""), Some(queue)).unwrap();
+        let outcomes = [
+            Outcome::Failed,
+            Outcome::Skipped(SkipReason::Invalid),
+            Outcome::DeadLettered(DeadLetterReason::PermanentFailure),
+            Outcome::Published,
+        ];
+        let entries: Vec<Entry> = (1..)
+            .zip(outcomes)
+            .map(|(number, outcome)| Entry {
+                outcome,
+                repeated: number == 4,
+                ..entry(number)
+            })
+            .collect();
+        dispatches.write("orders", "k1", &entries).unwrap();
+        let found: Vec<_> = std::iter::from_fn(|| records.try_recv().ok())
+            .map(|record| {
+                assert_eq!((&*record.sink, record.origin.pipeline.as_str()), ("k1", "orders"));
+                (record.outbox_id, record.severity, record.reason, record.is_duplicate)
+            })
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("e1".to_owned(), Severity::Warn, None, false),
+                ("e3".to_owned(), Severity::Error, Some("permanent_failure"), false),
+                ("e4".to_owned(), Severity::Info, None, true),
+            ]
+        );
+        assert!(
+            Dispatches::new(&place, Path::new(""), None).is_none(),
+            "there is no way to it"
+        );
     }
 }

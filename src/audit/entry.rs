@@ -1,6 +1,7 @@
 //! What is written down of one event: as a line of the ledger, and as a dispatch record.
 
 use std::io::Write as _;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::calendar::rfc3339;
@@ -8,6 +9,7 @@ use crate::config::AuditNames;
 use crate::processor::DeadLetterReason;
 use crate::record::About;
 use crate::skip::SkipReason;
+use crate::telemetry::otlp::{Dispatch, DispatchOrigin, Severity, SpanContext};
 
 /// One event, and what became of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub struct Entry {
     pub repeated: bool,
     /// When it was settled.
     pub time: SystemTime,
+    /// Of the span that the application wrote the event in, where somebody wants to know.
+    pub context: Option<SpanContext>,
 }
 
 /// What became of an event.
@@ -107,6 +111,30 @@ impl Entry {
         out.extend_from_slice(b"}\n");
     }
 
+    /// The same record, for a collector.
+    pub(super) fn dispatch(&self, origin: &Arc<DispatchOrigin>, sink: &Arc<str>) -> Dispatch {
+        Dispatch {
+            origin: Arc::clone(origin),
+            sink: Arc::clone(sink),
+            outbox_id: self.about.event_id.clone(),
+            event_name: self.about.event_type.clone(),
+            status: self.outcome.label(),
+            severity: match self.outcome {
+                Outcome::Published | Outcome::Skipped(_) => Severity::Info,
+                // Another attempt follows.
+                Outcome::Failed => Severity::Warn,
+                Outcome::DeadLettered(_) => Severity::Error,
+            },
+            reason: self.outcome.reason(),
+            attempt: self.attempts,
+            latency_ms: self.latency_ms(),
+            is_duplicate: self.repeated,
+            last_error: self.last_error.clone(),
+            time: self.time,
+            context: self.context,
+        }
+    }
+
     /// From the commit on; 0 where the database's clock is ahead.
     fn latency_ms(&self) -> u64 {
         let now = self.time.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -175,6 +203,7 @@ pub(super) mod tests {
             last_error: None,
             repeated: false,
             time: UNIX_EPOCH + Duration::from_millis(1_700_000_000_250),
+            context: None,
         }
     }
 

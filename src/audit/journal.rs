@@ -31,6 +31,7 @@ struct Inner {
     book: Option<Book>,
     sinks: Mutex<BTreeMap<String, Arc<SinkState>>>,
     has_dispatches: bool,
+    has_context: bool,
     state_dir: PathBuf,
     pipeline: String,
     stop: Arc<AtomicBool>,
@@ -96,10 +97,8 @@ impl Journal {
     /// Starts the thread, where there is something to write.
     pub(crate) fn start(pipeline: &Pipeline, state_dir: &Path, status: &Arc<PipelineStatus>) -> Self {
         let book = Book::new(pipeline, state_dir);
-        let dispatches = pipeline
-            .dispatches
-            .as_ref()
-            .map(|place| Dispatches::new(place, state_dir));
+        let place = pipeline.dispatches.as_ref();
+        let dispatches = place.and_then(|place| Dispatches::new(place, state_dir, status.dispatch_queue()));
         if book.is_none() && dispatches.is_none() {
             return Self(None);
         }
@@ -110,6 +109,7 @@ impl Journal {
         let (queue, jobs) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let has_dispatches = dispatches.is_some();
+        let has_context = dispatches.as_ref().is_some_and(Dispatches::have_context);
         let writer = Writer::new(
             book.clone(),
             dispatches,
@@ -124,6 +124,7 @@ impl Journal {
             book,
             sinks: Mutex::default(),
             has_dispatches,
+            has_context,
             state_dir: state_dir.to_owned(),
             pipeline: pipeline.name.clone(),
             stop,
@@ -148,6 +149,7 @@ impl Journal {
             queue: inner.queue.clone(),
             known,
             has_dispatches: inner.has_dispatches,
+            has_context: inner.has_context,
             has_ledger: inner.book.is_some(),
         })
     }
@@ -219,6 +221,7 @@ pub struct Port {
     /// How far events were settled before this life.
     known: Option<Position>,
     has_dispatches: bool,
+    has_context: bool,
     has_ledger: bool,
 }
 
@@ -231,6 +234,11 @@ impl Port {
     /// Whether attempts that fail are written down too.
     pub(crate) fn takes_failures(&self) -> bool {
         self.has_dispatches
+    }
+
+    /// Whether entries say in which span the application wrote the event.
+    pub(crate) fn takes_context(&self) -> bool {
+        self.has_context
     }
 
     /// Whether a commit must be prepared.

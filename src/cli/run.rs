@@ -1,10 +1,10 @@
 //! `tailpost run`: pipelines in one process, each standing alone.
 
-use std::env;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -20,7 +20,7 @@ use crate::telemetry::error_chain;
 use crate::telemetry::http::{self, Access, Endpoints};
 use crate::telemetry::logs::{self, LogFormat};
 use crate::telemetry::metrics::Prefix;
-use crate::telemetry::otlp::{Exporter, OtlpError};
+use crate::telemetry::otlp::{self, DispatchExporters, Exporter, OtlpError};
 use crate::telemetry::ready::{MaxDeadLetters, MaxLag, ReadyBounds};
 use crate::telemetry::status::PipelineStatus;
 
@@ -60,7 +60,7 @@ pub(super) struct RunArguments {
     #[arg(long, value_enum, default_value = "text")]
     log_format: LogFormat,
     /// Send spans of batches, and of events that carry the context of a trace, to the OpenTelemetry collector at this URL, by OTLP
-    /// over HTTP; by default to that of OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
+    /// over HTTP, and dispatch records of type otlp; by default to that of OTEL_EXPORTER_OTLP_ENDPOINT, if it is set.
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
     /// Go on though events may be missing, for this one start; the log says between which positions. Of a binlog, also pass
@@ -135,6 +135,13 @@ async fn run_all(arguments: RunArguments, loaded: Vec<Loaded>) -> ExitCode {
             status.trace(exporter.tracer(&file.pipeline));
         }
     }
+    let dispatches = match export_dispatches(&loaded, &statuses, arguments.otlp.as_deref()) {
+        Ok(exporters) => exporters,
+        Err(error) => {
+            tracing::error!(error = %error_chain(&error), "start the export of dispatch records");
+            return ExitCode::from(super::BAD_CONFIG);
+        }
+    };
     if let HttpAddress(Some(address)) = arguments.http {
         match http::listen(address).await {
             Ok(listener) => {
@@ -181,9 +188,12 @@ async fn run_all(arguments: RunArguments, loaded: Vec<Loaded>) -> ExitCode {
             }
         }
     }
-    if let Some(exporter) = exporter {
-        exporter.close().await;
-    }
+    let spans = async {
+        if let Some(exporter) = exporter {
+            exporter.close().await;
+        }
+    };
+    tokio::join!(spans, dispatches.close());
     stop_http.cancel();
     if let Some(endpoints) = endpoints {
         // A client that keeps its connection open is not waited for.
@@ -203,9 +213,7 @@ fn exporter(url: Option<&str>) -> Result<Option<Exporter>, OtlpError> {
     if let Some(url) = url {
         return Exporter::start(url).map(Some);
     }
-    let is_off = env::var("OTEL_SDK_DISABLED").is_ok_and(|text| text.eq_ignore_ascii_case("true"));
-    let url = env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok();
-    let Some(url) = url.filter(|url| !url.is_empty() && !is_off) else {
+    let Some(url) = otlp::url_of_environment() else {
         return Ok(None);
     };
     match Exporter::start(&url) {
@@ -215,6 +223,20 @@ fn exporter(url: Option<&str>) -> Result<Option<Exporter>, OtlpError> {
             Ok(None)
         }
     }
+}
+
+fn export_dispatches(
+    loaded: &[Loaded],
+    statuses: &[Arc<PipelineStatus>],
+    otlp: Option<&str>,
+) -> Result<DispatchExporters, OtlpError> {
+    let mut exporters = DispatchExporters::default();
+    for (file, status) in loaded.iter().zip(statuses) {
+        if let Some(queue) = exporters.queue(&file.pipeline, otlp)? {
+            status.export_dispatches(queue);
+        }
+    }
+    Ok(exporters)
 }
 
 /// The first SIGTERM or SIGINT drains; the second ends the process at once.

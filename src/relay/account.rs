@@ -10,6 +10,7 @@ use crate::processor::letter_headers;
 use crate::record::{About, Record};
 use crate::sink::Sink;
 use crate::skip::SkipReason;
+use crate::telemetry::otlp::{Parent, SpanContext};
 
 use super::Relay;
 use super::in_flight::{Fate, Progress, Seq, Tried};
@@ -61,6 +62,8 @@ pub(super) struct Described {
     pub(super) commit_time_us: i64,
     pub(super) attempts: u32,
     pub(super) last_error: Option<String>,
+    /// Of the span that the application wrote it in, where somebody wants to know.
+    pub(super) context: Option<SpanContext>,
 }
 
 impl Described {
@@ -84,6 +87,7 @@ impl Described {
             commit_time_us,
             attempts,
             last_error,
+            context: None,
         }
     }
 }
@@ -125,6 +129,7 @@ impl Account {
             commit_time_us,
             attempts,
             last_error,
+            context,
         } = event;
         let about = about.map_or_else(|| About::of_position(&at), |about| *about);
         self.drafts.push_back(Draft {
@@ -139,6 +144,7 @@ impl Account {
                 attempts,
                 last_error,
                 time: UNIX_EPOCH,
+                context,
             },
             at,
         });
@@ -290,8 +296,12 @@ impl<S: Sink> Relay<S> {
 
     /// What is to be written down of a record that is to be sent.
     pub(super) fn described(&self, record: &Record, fate: Fate, commit_time_us: i64) -> Option<Described> {
-        self.account.as_ref()?;
-        Some(Described::of_record(record, fate, self.at()?, commit_time_us))
+        let account = self.account.as_ref()?;
+        let mut described = Described::of_record(record, fate, self.at()?, commit_time_us);
+        if account.port.takes_context() {
+            described.context = Parent::of(record).map(|parent| parent.context);
+        }
+        Some(described)
     }
 
     /// Begins a commit whose lines are written down by now.

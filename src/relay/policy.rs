@@ -176,6 +176,7 @@ impl<S: Sink> Relay<S> {
                         at: error.position,
                         commit_time_us,
                         attempts: 0,
+                        context: None,
                     };
                     self.tell_skipped(described, reason);
                 }

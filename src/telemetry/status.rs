@@ -22,7 +22,7 @@ use crate::source::LogBatch;
 
 use super::histogram::Histogram;
 use super::log_reach::LogReach;
-use super::otlp::Tracer;
+use super::otlp::{DispatchQueue, Tracer};
 use super::rate::Rate;
 use super::state::{self, Troubles};
 
@@ -90,6 +90,7 @@ pub struct PipelineStatus {
     paused: watch::Sender<bool>,
     notices: Option<Arc<Notices>>,
     tracer: OnceLock<Tracer>,
+    dispatch_queue: OnceLock<DispatchQueue>,
 }
 
 #[derive(Debug)]
@@ -303,6 +304,7 @@ impl PipelineStatus {
             paused: watch::Sender::new(false),
             notices: None,
             tracer: OnceLock::new(),
+            dispatch_queue: OnceLock::new(),
         }
     }
 
@@ -357,6 +359,16 @@ impl PipelineStatus {
 
     pub fn tracer(&self) -> Option<Tracer> {
         self.tracer.get().cloned()
+    }
+
+    /// Has dispatch records go to a collector, where the file asks for it.
+    pub fn export_dispatches(&self, queue: DispatchQueue) {
+        // The first one stays.
+        let _ = self.dispatch_queue.set(queue);
+    }
+
+    pub fn dispatch_queue(&self) -> Option<DispatchQueue> {
+        self.dispatch_queue.get().cloned()
     }
 
     /// How often a server has begun to stream.

@@ -7,6 +7,7 @@ use rdkafka::error::KafkaError;
 
 use crate::letters::{LetterId, LetterStoreError, LetterTopicError};
 use crate::sink::SinkError;
+use crate::telemetry::otlp::OtlpError;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DlqError {
@@ -42,6 +43,8 @@ pub(super) enum DlqError {
     Sink { id: LetterId, source: SinkError },
     #[error("mark letter {id}, which its target has, in topic `{topic}`: {why}")]
     Mark { id: LetterId, topic: String, why: String },
+    #[error("start the export of dispatch records")]
+    Dispatches(#[from] OtlpError),
     #[error(transparent)]
     Store(#[from] LetterStoreError),
     #[error(transparent)]
@@ -69,6 +72,7 @@ impl DlqError {
                 | Self::NoUrl { .. }
                 | Self::SingleRecords
                 | Self::WithoutWord
+                | Self::Dispatches(_)
         )
     }
 }

@@ -18,6 +18,7 @@ use crate::config::quantity::{DURATION, parse_duration};
 use crate::config::{Dispatches, Pipeline, Sink};
 use crate::letters::{Letter, LetterId, PUBLISHED, Parked, marker};
 use crate::record::{Header, Record};
+use crate::telemetry::otlp::Parent;
 
 use super::error::DlqError;
 use super::filter::FilterArguments;
@@ -50,6 +51,10 @@ pub(super) struct ReplayArguments {
     /// How long each is tried.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = patience)]
     timeout: Duration,
+    /// The OpenTelemetry collector that dispatch records go to, where `spec.dispatches` is of type otlp and has no endpoint; by
+    /// default that of OTEL_EXPORTER_OTLP_ENDPOINT.
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
     /// Also those that were sent again and are published.
     #[arg(long)]
     again: bool,
@@ -114,7 +119,10 @@ pub(super) async fn run(
         }
         false => print(text.as_bytes()),
     };
-    let mut dispatches = DispatchLog::of(pipeline, &arguments.target.state_dir);
+    let mut dispatches = match arguments.dry_run {
+        true => None,
+        false => DispatchLog::open(pipeline, &arguments.target.state_dir, arguments.otlp.as_deref())?,
+    };
     let mut counts = Counts::default();
     let mut senders = Senders::new(pipeline, arguments.timeout);
     let mut pace = arguments.rate.map(|rate| {
@@ -145,7 +153,7 @@ pub(super) async fn run(
         let record = record(letter, target, &arguments.set_header, now);
         let sent = send(stored, sender, *id, &record, now).await;
         if let (Some(dispatches), Ok(why)) = (&mut dispatches, &sent) {
-            let written = dispatches.write(&[entry(letter, why.clone())]);
+            let written = dispatches.write(&letter.sink, entry(letter, &record, why.clone()));
             if let Err(error) = written {
                 eprintln!("the dispatch record of {id} cannot be written: {error}");
             }
@@ -167,6 +175,12 @@ pub(super) async fn run(
         }
     }
     senders.close().await;
+    if let Some(dispatches) = dispatches {
+        let lost = dispatches.close().await;
+        if lost > 0 {
+            eprintln!("the collector did not take {lost} dispatch records");
+        }
+    }
     let Counts {
         published,
         failed,
@@ -284,7 +298,7 @@ fn record(letter: &Letter, target: &str, set: &[(String, String)], now: SystemTi
 }
 
 /// What is written down of a letter that was sent. It repeats the delivery that ended with its being parked.
-fn entry(letter: &Letter, why: Option<String>) -> Entry {
+fn entry(letter: &Letter, record: &Record, why: Option<String>) -> Entry {
     Entry {
         about: letter.about(),
         position: letter.position.clone(),
@@ -297,6 +311,7 @@ fn entry(letter: &Letter, why: Option<String>) -> Entry {
         last_error: why,
         repeated: true,
         time: SystemTime::now(),
+        context: Parent::of(record).map(|parent| parent.context),
     }
 }
 

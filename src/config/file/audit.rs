@@ -4,12 +4,16 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use reqwest::Url;
+
 use super::kind::{Kinds, require_kind};
 use super::template::read_template;
 use crate::audit::LINK_NAMES;
 use crate::config::pipeline::{Audit, AuditNames, Dispatches};
 use crate::config::reader::{Field, Read, Reader, optional};
+use crate::config::shown::quoted;
 use crate::config::template::Template;
+use crate::http_client::parse_url;
 
 pub(in crate::config) const MAX_SIZES: RangeInclusive<u64> = 64 * 1024..=1 << 40;
 pub(in crate::config) const DEFAULT_MAX_SIZE: u64 = 64 * 1024 * 1024;
@@ -120,18 +124,29 @@ pub(super) fn read_dispatches(reader: &mut Reader<'_>, field: &Field<'_>) -> Rea
     enum Type {
         File,
         Stdout,
+        Otlp,
     }
     let mut mapping = reader.mapping(field)?;
     let kinds = Kinds {
-        here: &[("file", Type::File), ("stdout", Type::Stdout)],
+        here: &[("file", Type::File), ("stdout", Type::Stdout), ("otlp", Type::Otlp)],
         later: &[],
         elsewhere: &[],
     };
+    let kind_field = mapping.peek("type");
     let kind = require_kind(reader, &mut mapping, "type of dispatch records", &kinds);
     kind.read(|kind| match kind {
         Some(Type::Stdout) => {
             reader.finish(mapping);
             Ok(Dispatches::Stdout)
+        }
+        Some(Type::Otlp) => {
+            let config = mapping.take("config");
+            reader.finish(mapping);
+            let endpoint = optional(config, |config| read_endpoint(reader, config));
+            require_otlp(reader, kind_field.as_ref().unwrap_or(field))?;
+            Ok(Dispatches::Otlp {
+                endpoint: endpoint?.flatten(),
+            })
         }
         Some(Type::File) | None => {
             let config = reader.require(&mut mapping, "config", "a mapping with a path");
@@ -145,4 +160,38 @@ pub(super) fn read_dispatches(reader: &mut Reader<'_>, field: &Field<'_>) -> Rea
             Ok(Dispatches::File(PathBuf::from(path?)))
         }
     })
+}
+
+fn read_endpoint(reader: &mut Reader<'_>, config: &Field<'_>) -> Read<Option<Url>> {
+    const URL: &str = "an http or https URL, without query";
+    let mut mapping = reader.mapping(config)?;
+    let endpoint = optional(mapping.take("endpoint"), |field| {
+        let text = reader.filled(field)?;
+        match parse_url(&text) {
+            Some(url) if !url.username().is_empty() || url.password().is_some() => {
+                let message = "it has a user in it: write `authorization` in OTEL_EXPORTER_OTLP_HEADERS instead, which is never \
+                               logged";
+                Err(reader.refuse(field, message))
+            }
+            Some(url) if url.query().is_none() && url.fragment().is_none() => Ok(url),
+            _ => Err(reader.unexpected(field, URL, quoted(&text))),
+        }
+    });
+    reader.finish(mapping);
+    endpoint
+}
+
+#[cfg(feature = "otlp")]
+fn require_otlp(_reader: &mut Reader<'_>, _field: &Field<'_>) -> Read<()> {
+    Ok(())
+}
+
+#[cfg(not(feature = "otlp"))]
+fn require_otlp(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<()> {
+    let problem = crate::config::error::Problem::Unexpected {
+        expected: "`file` or `stdout`".to_owned(),
+        found: quoted("otlp"),
+        remedy: Some(crate::telemetry::otlp::OtlpError::NotBuilt.to_string()),
+    };
+    Err(reader.report(field, problem))
 }

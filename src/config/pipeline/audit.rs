@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use reqwest::Url;
+
 use crate::config::template::Template;
 
 /// `spec.audit`: a ledger of what became of each event.
@@ -74,4 +76,9 @@ pub enum Dispatches {
     /// Seen from the state directory.
     File(PathBuf),
     Stdout,
+    /// To a collector, as OTLP logs.
+    Otlp {
+        /// Below which the path for logs follows. None: the collector that the command line or the environment names.
+        endpoint: Option<Url>,
+    },
 }

@@ -84,8 +84,28 @@ fn what_a_ledger_cannot_be_is_refused() {
             "audit.fields.x: `${` without a closing",
         ),
         (
+            "dispatches: {type: syslog, config: {path: a}}",
+            "dispatches.type: expected `file`, `stdout` or `otlp`",
+        ),
+        (
             "dispatches: {type: otlp, config: {path: a}}",
-            "dispatches.type: expected `file` or `stdout`",
+            "dispatches.config.path: unknown key",
+        ),
+        (
+            "dispatches: {type: otlp, endpoint: 'http://h:4318'}",
+            "dispatches.endpoint: unknown key",
+        ),
+        (
+            "dispatches: {type: otlp, config: {endpoint: 'h:4317'}}",
+            "dispatches.config.endpoint: expected an http or https URL, without query, found `h:4317`",
+        ),
+        (
+            "dispatches: {type: otlp, config: {endpoint: 'http://h:4318?a=1'}}",
+            "dispatches.config.endpoint: expected an http or https URL, without query",
+        ),
+        (
+            "dispatches: {type: otlp, config: {endpoint: 'http://u:p@h:4318'}}",
+            "dispatches.config.endpoint: it has a user in it",
         ),
         ("dispatches: {type: file}", "dispatches.config: missing key"),
         (
@@ -103,13 +123,24 @@ fn what_a_ledger_cannot_be_is_refused() {
 }
 
 #[test]
-fn dispatch_records_go_to_a_file_or_to_stdout() {
+fn dispatch_records_go_to_a_file_to_stdout_or_to_a_collector() {
     let dispatches = |text: &str| loaded(&spec_with(text)).pipeline.dispatches;
     assert_eq!(
         dispatches("dispatches: {type: file, config: {path: d.jsonl}}"),
         Some(Dispatches::File(PathBuf::from("d.jsonl")))
     );
     assert_eq!(dispatches("dispatches: {type: stdout}"), Some(Dispatches::Stdout));
+    for (text, expected) in [
+        ("", None),
+        (", config: {}", None),
+        (", config: {endpoint: 'http://h:4318'}", Some("http://h:4318/")),
+        (", config: {endpoint: 'https://h/otel'}", Some("https://h/otel")),
+    ] {
+        let Some(Dispatches::Otlp { endpoint }) = dispatches(&format!("dispatches: {{type: otlp{text}}}")) else {
+            panic!("{text}");
+        };
+        assert_eq!(endpoint.as_ref().map(|url| url.as_str()), expected, "{text}");
+    }
     let text = ours();
     let (before, _) = text.split_once("  sinks:\n").unwrap();
     let sink = "  sinks: [{type: stdout, config: {id: x}}]\n  dispatches: {type: stdout}\n";

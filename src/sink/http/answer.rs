@@ -2,12 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use reqwest::header::{HeaderMap, LOCATION, RETRY_AFTER};
+use reqwest::header::{HeaderMap, LOCATION};
 
 use crate::config;
+use crate::http_client::retry_after;
 
-/// As long as a target may ask to be left alone; it is asked again then.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 /// The most of an answer's text that an error shows.
 const MAX_SHOWN: usize = 300;
 
@@ -114,19 +113,6 @@ impl Rules {
     }
 }
 
-/// Seconds, or a date of HTTP's.
-fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    let wait = match text.parse::<u64>() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => {
-            let date = httpdate::parse_http_date(text).ok()?;
-            date.duration_since(now).unwrap_or_default()
-        }
-    };
-    Some(wait.min(LONGEST_RETRY_AFTER))
-}
-
 /// On one line, and no more of it than helps.
 fn shown_text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_SHOWN)]);
@@ -141,7 +127,7 @@ fn shown_text(bytes: &[u8]) -> String {
 mod tests {
     use std::time::UNIX_EPOCH;
 
-    use reqwest::header::HeaderValue;
+    use reqwest::header::{HeaderValue, RETRY_AFTER};
 
     use super::*;
     use crate::config::StatusSet;

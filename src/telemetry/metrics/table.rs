@@ -262,6 +262,15 @@ pub const METRICS: &[Metric] = &[
         reading: Reading::Counter(|status, _, add| add(&[], status.tracer().map_or(0, |tracer| tracer.dropped()))),
     },
     Metric {
+        name: "dispatch_records_dropped",
+        unit: "records",
+        labels: &[],
+        help: "Dispatch records that the collector did not take, or that found no room to wait for it",
+        reading: Reading::Counter(|status, _, add| {
+            add(&[], status.dispatch_queue().map_or(0, |queue| queue.dropped()))
+        }),
+    },
+    Metric {
         name: "pipeline_info",
         unit: "1",
         labels: &["tenant", "label_...", "annotation_..."],

@@ -1,5 +1,6 @@
 //! The HTTP client of the exporter: the one that this program has anyway, with ring and the system's certificates.
 
+use std::env;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -7,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
+use reqwest::Url;
+use reqwest::header::HeaderMap;
 use reqwest::redirect::Policy;
 
 use crate::config::{Ssl, SslMode};
@@ -17,7 +20,7 @@ use super::OtlpError;
 
 /// Of one attempt, which is the default of `OTEL_EXPORTER_OTLP_TIMEOUT` too.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The most of an answer that is read: it says at most that spans were rejected.
+/// The most of an answer that is read: it says at most that some were rejected.
 const MAX_ANSWER: usize = 64 * 1024;
 
 /// See the module's text. Clones are of the same.
@@ -29,12 +32,12 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// `ca`: certificates of trusted authorities in place of the system's.
-    pub(super) fn new(ca: Option<PathBuf>) -> Result<Self, OtlpError> {
+    /// `OTEL_EXPORTER_OTLP_CERTIFICATE` names certificates of trusted authorities in place of the system's.
+    pub(super) fn new() -> Result<Self, OtlpError> {
         let tls = tls::client_config(
             &Ssl {
                 mode: SslMode::VerifyFull,
-                root_cert: ca,
+                root_cert: env::var_os("OTEL_EXPORTER_OTLP_CERTIFICATE").map(PathBuf::from),
                 client_cert: None,
                 client_key: None,
             },
@@ -56,8 +59,22 @@ impl Client {
         self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    /// One attempt. Any answer is one, whatever its status; of one that is too long the body is empty.
+    pub(super) async fn post(
+        &self,
+        url: &Url,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<Response<Bytes>, reqwest::Error> {
+        let request = self.http.post(url.clone()).headers(headers.clone()).body(body);
+        Self::read(request.send().await?).await
+    }
+
     async fn send(&self, request: Request<Bytes>) -> Result<Response<Bytes>, reqwest::Error> {
-        let mut response = self.http.execute(request.try_into()?).await?;
+        Self::read(self.http.execute(request.try_into()?).await?).await
+    }
+
+    async fn read(mut response: reqwest::Response) -> Result<Response<Bytes>, reqwest::Error> {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await? {
             body.extend_from_slice(&chunk);

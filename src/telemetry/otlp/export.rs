@@ -1,8 +1,6 @@
 //! The task that exports spans, by OTLP over HTTP with Protocol Buffers.
 
 use std::borrow::Cow;
-use std::env;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +30,7 @@ pub(super) fn start(
     spans: mpsc::Receiver<Span>,
     stop: CancellationToken,
 ) -> Result<JoinHandle<()>, OtlpError> {
-    let ca = env::var_os("OTEL_EXPORTER_OTLP_CERTIFICATE").map(PathBuf::from);
-    let client = Client::new(ca)?;
+    let client = Client::new()?;
     let exporter = SpanExporter::builder()
         .with_http()
         .with_http_client(client.clone())
@@ -43,18 +40,17 @@ pub(super) fn start(
         text: error.to_string(),
     })?;
     exporter.set_resource(&resource());
-    let scope = InstrumentationScope::builder("tailpost").with_version(env!("CARGO_PKG_VERSION"));
     let task = Task {
         exporter,
         client,
-        scope: scope.build(),
+        scope: scope(),
         in_trouble: false,
     };
     Ok(tokio::spawn(task.run(spans, stop)))
 }
 
 /// What the process is, as `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say.
-fn resource() -> Resource {
+pub(super) fn resource() -> Resource {
     let builder = || Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
     let resource = builder().build();
     let named = resource.get(&Key::from_static_str("service.name"));
@@ -62,6 +58,12 @@ fn resource() -> Resource {
         return resource;
     }
     builder().with_service_name("tailpost").build()
+}
+
+/// What all spans and records are of.
+pub(super) fn scope() -> InstrumentationScope {
+    let scope = InstrumentationScope::builder("tailpost").with_version(env!("CARGO_PKG_VERSION"));
+    scope.build()
 }
 
 struct Task {

@@ -1,16 +1,23 @@
-//! Spans of batches and events, for a collector of OpenTelemetry's: `tailpost run --otlp URL`.
+//! Spans of batches and events, for a collector of OpenTelemetry's: `tailpost run --otlp URL`; and dispatch records as logs, where
+//! a pipeline's file asks for it ([`DispatchExporter`]).
 //!
 //! The relay says what began and ended ([`Span`]), and each span waits in a bounded queue for the task that exports it. What finds
-//! no room there is counted and forgotten: tracing never holds back an event. How spans get out, by OTLP over HTTP, is compiled in
-//! with the cargo feature `otlp` alone.
+//! no room there is counted and forgotten: tracing never holds back an event. How spans and logs get out, by OTLP over HTTP, is
+//! compiled in with the cargo feature `otlp` alone.
 
 #[cfg(feature = "otlp")]
 mod client;
+mod dispatches;
 #[cfg(feature = "otlp")]
 mod export;
+#[cfg(feature = "otlp")]
+mod log_export;
+#[cfg(feature = "otlp")]
+mod log_record;
 mod sampling;
 mod span;
 
+use std::env;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,7 +28,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Pipeline, Sink};
+use crate::http_client::parse_url;
 
+pub use dispatches::{Dispatch, DispatchExporter, DispatchExporters, DispatchOrigin, DispatchQueue, Severity};
 pub use sampling::Sampling;
 pub use span::{Origin, Parent, Span, SpanContext, SpanKind};
 
@@ -37,6 +46,11 @@ pub enum OtlpError {
     NotBuilt,
     #[error("--otlp {url}: expected the URL of a collector, such as http://127.0.0.1:4318")]
     Url { url: String },
+    #[error(
+        "no collector is named for the dispatch records of pipeline `{pipeline}`: expected `spec.dispatches.config.endpoint`, \
+         --otlp URL or OTEL_EXPORTER_OTLP_ENDPOINT"
+    )]
+    NoCollector { pipeline: String },
     /// Of the library's settings, which can come from the environment.
     #[error("{text}")]
     Settings { text: String },
@@ -44,6 +58,13 @@ pub enum OtlpError {
     Tls(#[from] crate::tls::TlsSetupError),
     #[error(transparent)]
     Client(#[from] reqwest::Error),
+}
+
+/// The collector that OpenTelemetry's own variables name.
+pub fn url_of_environment() -> Option<String> {
+    let is_off = env::var("OTEL_SDK_DISABLED").is_ok_and(|text| text.eq_ignore_ascii_case("true"));
+    let url = env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok();
+    url.filter(|url| !url.is_empty() && !is_off)
 }
 
 /// One pipeline's way to the exporter. Cheap to clone.
@@ -94,12 +115,10 @@ impl Exporter {
     /// # Errors
     /// The settings must be corrected; whether the collector is there is not looked at.
     pub fn start(url: &str) -> Result<Self, OtlpError> {
-        let is_url =
-            reqwest::Url::parse(url).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        if !is_url {
+        if parse_url(url).is_none() {
             return Err(OtlpError::Url { url: url.to_owned() });
         }
-        let variable = |name| std::env::var(name).ok();
+        let variable = |name| env::var(name).ok();
         let (sampler, argument) = (variable("OTEL_TRACES_SAMPLER"), variable("OTEL_TRACES_SAMPLER_ARG"));
         let sampling = Sampling::of(sampler.as_deref(), argument.as_deref());
         let (queue, spans) = mpsc::channel(QUEUE);
@@ -153,6 +172,7 @@ fn start(_url: &str, _spans: mpsc::Receiver<Span>, _stop: CancellationToken) -> 
 
 #[cfg(test)]
 pub(crate) mod tests {
+    pub(crate) use super::dispatches::tests::queue;
     use super::*;
 
     /// A tracer, and what it was told, with room for so many.

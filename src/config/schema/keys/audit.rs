@@ -55,9 +55,19 @@ pub(super) fn dispatches() -> Takes {
         "the file that records are added to; a relative path is below the state directory. Made if missing, with its folder",
     )
     .required();
-    let config = Key::new("config", Takes::Mapping(vec![path]), "").required();
+    let endpoint = Key::new(
+        "endpoint",
+        filled(),
+        "URL of a collector that takes OTLP over HTTP, `http` or `https`; records go to `/v1/logs` below it",
+    )
+    .default_in_words("that of `--otlp`, or else of `OTEL_EXPORTER_OTLP_ENDPOINT`");
+    let config = |keys| Key::new("config", Takes::Mapping(keys), "");
     tagged(
-        "where records of deliveries go",
-        vec![variant(["file"], vec![config]), variant(["stdout"], Vec::new())],
+        "where records of deliveries go: to a file, to stdout, or as [OTLP logs](operate.md#dispatch-records-as-logs) to an OpenTelemetry collector, which a build with the cargo feature `otlp` can",
+        vec![
+            variant(["file"], vec![config(vec![path]).required()]),
+            variant(["stdout"], Vec::new()),
+            variant(["otlp"], vec![config(vec![endpoint])]),
+        ],
     )
 }
