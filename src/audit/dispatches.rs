@@ -217,6 +217,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_sent_again_says_by_which_sink() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = config::Dispatches::File("d.jsonl".into());
+        let mut log = DispatchLog {
+            pipeline: "orders".to_owned(),
+            leading: "k1".to_owned(),
+            dispatches: Dispatches::new(&place, folder.path(), None).unwrap(),
+            exporter: None,
+        };
+        log.write("h2", entry(1)).unwrap();
+        log.write("", entry(2)).unwrap();
+        let text = fs::read_to_string(folder.path().join("d.jsonl")).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].contains(r#""sink":"h2""#), "{text}");
+        assert!(lines[1].contains(r#""sink":"k1""#), "{text}");
+    }
+
+    #[test]
     fn a_collector_s_records_say_how_bad_they_are() {
         let (queue, mut records) = queue(8);
         let place = config::Dispatches::Otlp { endpoint: None };
