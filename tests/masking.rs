@@ -136,6 +136,10 @@ fn masked_values_leave_by_no_way_and_what_is_not_as_agreed_is_parked(db: Db) {
     let reasons = ["schema_validation_failed", "poison_message"];
     assert_eq!(reasons.map(|reason| relay.dead_lettered(reason)), [4, 1]);
 
+    // It is meant for the other table, as far as the file says.
+    let line = relay.wait_log("the table has no such column");
+    assert!(line.contains("INFO") && line.contains("path="), "{line}");
+
     let events = records(&bed, "events", 1);
     let text = events[0].value_text().unwrap();
     let expected = good

@@ -244,14 +244,16 @@ impl Names {
         Some(Fields::Members { members, content })
     }
 
-    /// Finds the names among a table's columns, for [`Self::of_row`].
-    pub(super) fn look_up(&mut self, table: &Arc<Table>) {
-        if !self.table.as_ref().is_some_and(|known| Arc::ptr_eq(known, table)) {
+    /// Finds the names among a table's columns, for [`Self::of_row`]. True: another table was looked up before.
+    pub(super) fn look_up(&mut self, table: &Arc<Table>) -> bool {
+        let is_known = self.table.as_ref().is_some_and(|known| Arc::ptr_eq(known, table));
+        if !is_known {
             self.columns.clear();
             self.columns
                 .extend(self.names.iter().map(|name| table.column_index(name)));
             self.table = Some(Arc::clone(table));
         }
+        !is_known
     }
 
     /// Where the table that was looked up last has a name.

@@ -8,10 +8,12 @@
 //! - An event that is rejected is masked as far as it can be: a value that its rule cannot be applied to is null in it. Only where a
 //!   path does not come to its end (a text that is no JSON, a list in place of an object) all stays as it was: nothing can be told
 //!   apart there, and without it the event would be lost.
+//! - A rule whose column a table lacks is told of, once for each table: it may be meant for others, or be misspelt.
 //! - What the log does not hold stays that way. UPDATE and DELETE of an outbox's rows are no events, and pass.
 
 mod round;
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -28,7 +30,7 @@ use crate::config::path::{self, EventPath};
 use crate::config::pattern::OutboxPattern;
 use crate::config::pipeline::{self, MaskAction, MaskValue, OnMismatch};
 use crate::event::{Change, ChangeEvent, RowChange};
-use crate::row::{ColumnKind, Value};
+use crate::row::{ColumnKind, Table, Value};
 use round::Rounded;
 
 /// A processor of type `mask`.
@@ -42,6 +44,20 @@ pub(super) struct Mask {
     rules: Vec<Rule>,
     columns: Vec<Column>,
     on_mismatch: OnMismatch,
+    /// By schema and name of a table that lacks columns: the rules that were told of it.
+    idle: HashMap<String, HashMap<String, BTreeSet<usize>>>,
+    /// Those since this was last asked for.
+    untold: Vec<IdleRule>,
+}
+
+/// A rule that changes nothing in a table, which lacks its column.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct IdleRule {
+    /// With its schema.
+    pub(crate) table: String,
+    pub(crate) path: String,
+    /// Whether the processor names the tables that it is for, of which this is one.
+    pub(crate) is_meant: bool,
 }
 
 /// A column that rules begin at, with their places in the list.
@@ -195,11 +211,38 @@ impl Mask {
             rules: rules.collect(),
             columns,
             on_mismatch: config.on_mismatch,
+            idle: HashMap::new(),
+            untold: Vec::new(),
         }
     }
 
     pub(super) fn take_count(&mut self) -> (Arc<str>, u64) {
         (Arc::clone(&self.id), std::mem::take(&mut self.changed))
+    }
+
+    /// The processor's id with the rules that turned out to be idle since this was last called.
+    pub(super) fn take_idle_rules(&mut self) -> (Arc<str>, Vec<IdleRule>) {
+        (Arc::clone(&self.id), std::mem::take(&mut self.untold))
+    }
+
+    /// Takes note of rules whose columns the table lacks, which was looked up last.
+    fn note_idle_rules(&mut self, table: &Table) {
+        for column in &self.columns {
+            if self.names.column(column.slot).is_some() {
+                continue;
+            }
+            let of_schema = self.idle.entry(table.schema.clone()).or_default();
+            let noted = of_schema.entry(table.name.clone()).or_default();
+            for rule in column.whole.iter().chain(&column.inside) {
+                if noted.insert(*rule) {
+                    self.untold.push(IdleRule {
+                        table: format!("{}.{}", table.schema, table.name),
+                        path: self.rules[*rule].path.to_string(),
+                        is_meant: !self.tables.is_empty(),
+                    });
+                }
+            }
+        }
     }
 
     /// Masks an event as far as it can be.
@@ -218,7 +261,9 @@ impl Mask {
                 }
             }
             Change::Row(row) => {
-                self.names.look_up(&row.table);
+                if self.names.look_up(&row.table) {
+                    self.note_idle_rules(&row.table);
+                }
                 let RowChange {
                     table, before, after, ..
                 } = row;

@@ -30,6 +30,7 @@ pub(crate) use dead_letter::letter_headers;
 pub use dead_letter::{DeadLetterReason, DeadLetters, Unparkable};
 pub use error::{ErrorKind, Outline, Problem, ProcessError};
 pub(crate) use json::is_value as is_json_text;
+pub(crate) use mask::IdleRule;
 pub use outbox::Outbox;
 
 use crate::config::SchemaRegistry;
@@ -253,6 +254,14 @@ impl Chain {
                 (!faults.counts.is_empty()).then(|| (Arc::clone(id), faults))
             }
             Link::Outbox(_) | Link::Filter(_) | Link::Mask(_) => None,
+        })
+    }
+
+    /// Each mask's id with its rules that turned out to change nothing in a table since this was last called.
+    pub(crate) fn take_idle_rules(&mut self) -> impl Iterator<Item = (Arc<str>, Vec<IdleRule>)> {
+        self.links.iter_mut().filter_map(|link| match link {
+            Link::Mask(mask) => Some(mask.take_idle_rules()),
+            Link::Outbox(_) | Link::Filter(_) | Link::Validate(_) => None,
         })
     }
 

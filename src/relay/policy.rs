@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::config::ErrorPolicy;
 use crate::position::EventPosition;
-use crate::processor::{DeadLetterReason, ProcessError, Unparkable};
+use crate::processor::{DeadLetterReason, IdleRule, ProcessError, Unparkable};
 use crate::schema_registry::RegistryError;
 use crate::sink::{DeliveryError, DeliveryErrorKind, RecordFault, Sink};
 use crate::skip::SkipReason;
@@ -129,6 +129,20 @@ impl<S: Sink> Relay<S> {
             if let Some(spared) = self.repeats.due(&format!("sequence of {processor}"), Instant::now()) {
                 let spared = (spared > 0).then_some(spared);
                 tracing::warn!(%processor, at, error = text, spared, "out of sequence");
+            }
+        }
+    }
+
+    /// Says which rules change nothing in a table: one that is misspelt would let through what it is to mask.
+    pub(super) fn tell_idle_rules(&mut self) {
+        const TEXT: &str = "a rule of a mask changes nothing: the table has no such column";
+        for (processor, rules) in self.chain.take_idle_rules() {
+            for IdleRule { table, path, is_meant } in rules {
+                match is_meant {
+                    true => tracing::warn!(%processor, table, path, "{TEXT}"),
+                    // It may be meant for another table.
+                    false => tracing::info!(%processor, table, path, "{TEXT}"),
+                }
             }
         }
     }

@@ -239,6 +239,51 @@ fn json_is_masked_in_a_column_of_any_type() {
 }
 
 #[test]
+fn a_rule_whose_column_a_table_lacks_is_told_of_once() {
+    let rules = vec![
+        rule("email", MaskAction::Remove),
+        rule("doc.name", MaskAction::Remove),
+        rule("[0].name", MaskAction::Remove),
+    ];
+    let with = |columns: &[&str]| {
+        let cells: Vec<_> = columns
+            .iter()
+            .map(|name| (*name, ColumnKind::Text, Value::Null))
+            .collect();
+        outbox_row(&cells)
+    };
+    for tables in [Vec::new(), vec![pattern("orders_outbox")]] {
+        let is_meant = !tables.is_empty();
+        let mut mask = Mask::new(&pipeline::Mask {
+            tables,
+            ..mask(rules.clone())
+        });
+        let mut idle_after = |event: ChangeEvent| {
+            mask.process(event).expect("an event");
+            mask.take_idle_rules().1
+        };
+        let idle = |path: &str| IdleRule {
+            table: "public.orders_outbox".to_owned(),
+            path: path.to_owned(),
+            is_meant,
+        };
+        assert_eq!(idle_after(with(&["email", "doc"])), []);
+        assert_eq!(idle_after(with(&["email"])), [idle("doc.name")]);
+        // Each time the table is told of anew, as after a reconnect.
+        assert_eq!(idle_after(with(&["email"])), []);
+        // It was renamed.
+        assert_eq!(idle_after(with(&["e_mail"])), [idle("email")]);
+    }
+    let others = pipeline::Mask {
+        tables: vec![pattern("customers")],
+        ..mask(rules)
+    };
+    let mut others = Mask::new(&others);
+    others.process(with(&["a"])).expect("an event");
+    assert_eq!(others.take_idle_rules().1, []);
+}
+
+#[test]
 fn tables_say_whose_events_are_masked() {
     let config = pipeline::Mask {
         tables: vec![pattern("outbox"), pattern("public.customers")],
