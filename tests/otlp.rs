@@ -463,6 +463,26 @@ fn a_collector_of_logs_that_is_away_holds_back_nothing(db: Db) {
 }
 
 #[test]
+fn what_a_collector_of_logs_refuses_is_lost_and_counted() {
+    let bed = Bed::new(Db::Postgres);
+    let collector = Target::new(|_, before| Answer::Status(if before == 0 { 400 } else { 200 }));
+    let mut relay = bed.relay(&with_logs_to(&collector.url()));
+    relay.start();
+    relay.wait_ready();
+    let mut app = bed.app();
+    app.emit(&Event::of("1").id("a").key("7"));
+    let line = relay.wait_log("dispatch records are lost");
+    assert!(line.contains("records=1 ") && line.contains("answers 400"), "{line}");
+    assert_eq!(relay.metric("tailpost_dispatch_records_dropped_total", &[]), 1.0);
+    app.emit(&Event::of("2").id("b").key("7"));
+    collector.wait(2);
+    relay.wait_published(2);
+    drain(&mut relay);
+    let sent: Vec<String> = logs(&collector).iter().map(|(_, of)| of["outbox_id"].clone()).collect();
+    assert_eq!(sent, ["a", "b"], "it is not tried again");
+}
+
+#[test]
 fn a_collector_of_logs_that_does_not_answer_does_not_hold_up_a_stop() {
     let bed = Bed::new(Db::Postgres);
     let collector = Target::new(|_, _| Answer::Hold);
