@@ -1,7 +1,10 @@
 //! The command line: exit codes, what is said where, and several pipelines in one process.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::support::cli::tailpost;
 use crate::support::{DEADLINE, Emit, OUTBOX, TestBed, eventually};
@@ -135,6 +138,40 @@ fn schema_prints_the_json_schema_of_pipeline_files() {
     let schema: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
     assert!(schema["properties"]["spec"].is_object());
+}
+
+#[test]
+fn a_reader_that_goes_away_changes_no_exit_code() {
+    let bed = TestBed::new();
+    let relay = bed.relay(OUTBOX);
+    let pipeline = relay.pipeline_file();
+    let arguments: [&[&OsStr]; 4] = [
+        &["schema".as_ref()],
+        &["validate".as_ref(), pipeline.as_ref()],
+        &["check".as_ref(), pipeline.as_ref()],
+        &[
+            "convert".as_ref(),
+            "debezium".as_ref(),
+            "tests/convert/postgres-connect.json".as_ref(),
+        ],
+    ];
+    for arguments in arguments {
+        let heard = tailpost(arguments);
+        assert!(!heard.stdout.is_empty(), "{arguments:?}");
+        let (reader, writer) = io::pipe().expect("a pipe");
+        drop(reader);
+        let unheard = Command::new(env!("CARGO_BIN_EXE_tailpost"))
+            .args(arguments)
+            .stdout(writer)
+            .output()
+            .expect("run tailpost");
+        let said = String::from_utf8(unheard.stderr).expect("output is UTF-8");
+        assert_eq!(
+            (unheard.status.code(), said),
+            (Some(heard.code), heard.stderr),
+            "{arguments:?}"
+        );
+    }
 }
 
 #[test]

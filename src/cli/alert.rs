@@ -16,6 +16,7 @@ use crate::telemetry::alerts::{self, Alert, Kind, Limit, Overrides, Thresholds};
 use crate::telemetry::error_chain;
 
 use super::client::{self, Client, ClientError, ServerArguments};
+use super::output;
 
 /// With `--fail-on-alert`.
 const ALERTS: u8 = 3;
@@ -133,7 +134,7 @@ pub(super) fn run(arguments: AlertArguments) -> ExitCode {
     };
     let checked = client::block_on(async {
         let alerts = find(&client, &thresholds).await;
-        alerts.iter().for_each(|alert| println!("{}", alert.line()));
+        alerts.iter().for_each(|alert| output::say(alert.line() + "\n"));
         let told = match webhook {
             Some(url) if !alerts.is_empty() => tell(url, &alerts).await,
             _ => Ok(()),

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::output::say;
 use crate::config;
 use crate::preflight::{Finding, Verdict};
 use crate::telemetry::logs::{self, LogFormat};
@@ -32,11 +33,11 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     };
     let mut worst = Verdict::Good;
     for file in loaded {
-        println!("{} ({})", file.pipeline.name, file.path.display());
+        say(format!("{} ({})\n", file.pipeline.name, file.path.display()));
         let findings = runtime.block_on(findings(&file.pipeline, &arguments.state_dir));
         for finding in findings {
             worst = worst.max(finding.verdict);
-            println!("  {finding}");
+            say(format!("  {finding}\n"));
         }
     }
     if worst == Verdict::Bad {

@@ -12,6 +12,8 @@ use clap::{Args, Subcommand};
 use crate::convert::{self, Conversion, debezium};
 use crate::telemetry::error_chain;
 
+use super::output;
+
 /// A connector's configuration is some kilobytes.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
@@ -106,8 +108,7 @@ fn convert(arguments: &DebeziumArguments) -> Result<bool, CommandError> {
             Ok(conversion.report.is_complete())
         }
         (None, None) => {
-            // A closed stdout is nothing to report.
-            let _ = io::stdout().write_all(conversion.pipeline.as_bytes());
+            output::say(&conversion.pipeline);
             Ok(conversion.report.is_complete())
         }
     }
@@ -120,12 +121,12 @@ fn check(conversion: &Conversion, path: &Path) -> Result<bool, CommandError> {
             file: file.clone(),
             error,
         })?;
-    let mut out = io::stdout().lock();
-    // As above.
-    let _ = match differences.is_empty() {
-        true => writeln!(out, "{file}: as the connector's configuration says"),
-        false => differences.iter().try_for_each(|line| writeln!(out, "{file}: {line}")),
-    };
+    match differences.is_empty() {
+        true => output::say(format!("{file}: as the connector's configuration says\n")),
+        false => differences
+            .iter()
+            .for_each(|line| output::say(format!("{file}: {line}\n"))),
+    }
     Ok(differences.is_empty())
 }
 

@@ -1,7 +1,7 @@
 //! `tailpost ledger`: whether an audit ledger's lines are those that were written, in their order.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use crate::audit::{Fault, Hash, Verifier, full_files, is_in_use, number_of};
 use crate::telemetry::error_chain;
+
+use super::output;
 
 #[derive(Debug, Args)]
 pub(super) struct LedgerArguments {
@@ -74,8 +76,7 @@ fn verify_all(arguments: &VerifyArguments) -> Result<ExitCode, ReadError> {
         true => format!("{:#}\n", Value::from_iter(looks.iter().map(Look::json))),
         false => looks.iter().map(Look::lines).collect(),
     };
-    // Whoever read it has enough.
-    let _ = io::stdout().write_all(text.as_bytes());
+    output::say(text);
     looks
         .iter()
         .filter_map(Look::problem)

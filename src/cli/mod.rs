@@ -10,6 +10,7 @@ mod convert;
 mod demo;
 mod dlq;
 mod ledger;
+mod output;
 mod pause;
 mod position;
 mod run;

@@ -8,6 +8,7 @@ use secrecy::SecretString;
 use crate::telemetry::error_chain;
 
 use super::client::{self, Client, ClientError, ServerArguments, parse_token};
+use super::output;
 
 #[derive(Debug, Args)]
 pub(super) struct PauseArguments {
@@ -43,7 +44,8 @@ pub(super) fn run(arguments: &PauseArguments, hold: Hold) -> ExitCode {
         match client::block_on(asked) {
             Ok(Ok(done)) => {
                 let state = if done.paused { "paused" } else { "resumed" };
-                done.pipelines.iter().for_each(|name| println!("{name}: {state}"));
+                let say = |name: &String| output::say(format!("{name}: {state}\n"));
+                done.pipelines.iter().for_each(say);
             }
             // The others are still asked.
             Ok(Err(error)) => code = failed(&error),

@@ -7,6 +7,7 @@ use clap::Args;
 use crate::telemetry::{error_chain, text};
 
 use super::client::{self, Client, ServerArguments};
+use super::output::say;
 
 #[derive(Debug, Args)]
 pub(super) struct StatusArguments {
@@ -31,8 +32,8 @@ pub(super) fn run(arguments: StatusArguments) -> ExitCode {
         }
     };
     match arguments.json {
-        true => println!("{json:#}"),
-        false => print!("{}", text::render(&report)),
+        true => say(format!("{json:#}\n")),
+        false => say(text::render(&report)),
     }
     if report.is_ready() {
         super::SUCCESS

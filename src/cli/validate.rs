@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use super::output::say;
+
 #[derive(Debug, Args)]
 pub(super) struct ValidateArguments {
     /// Pipeline files, or folders of them.
@@ -16,7 +18,8 @@ pub(super) fn run(arguments: &ValidateArguments) -> ExitCode {
     match super::load(&arguments.paths) {
         Ok(loaded) => {
             for file in loaded {
-                println!("{}: pipeline `{}` is valid", file.path.display(), file.pipeline.name);
+                let (path, name) = (file.path.display(), file.pipeline.name);
+                say(format!("{path}: pipeline `{name}` is valid\n"));
             }
             super::SUCCESS
         }

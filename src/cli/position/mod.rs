@@ -9,7 +9,7 @@ mod set;
 mod show;
 mod stored;
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,6 +22,8 @@ use crate::position::Position;
 use crate::source::{self, SourceError};
 use crate::telemetry::error_chain;
 use crate::telemetry::logs::{self, LogFormat};
+
+use super::output;
 
 use error::PositionError;
 use set::SetArguments;
@@ -158,7 +160,7 @@ async fn export(stored: &Stored<'_>) -> Result<(), PositionError> {
         });
     };
     let text = stored.document(&position).to_text().map_err(PositionError::Json)?;
-    std::io::stdout().write_all(&text).map_err(PositionError::Output)
+    output::print(&text).map_err(PositionError::Output)
 }
 
 async fn import(stored: &Stored<'_>, arguments: &ImportArguments) -> Result<(), PositionError> {
@@ -193,7 +195,8 @@ async fn import(stored: &Stored<'_>, arguments: &ImportArguments) -> Result<(), 
         .transpose()
         .map_err(CheckpointError::from)?
     {
-        writeln!(std::io::stdout(), "the checkpoint file is now {}", path.display()).map_err(PositionError::Output)?;
+        let said = format!("the checkpoint file is now {}\n", path.display());
+        output::print(said).map_err(PositionError::Output)?;
     }
     Ok(())
 }
@@ -234,9 +237,7 @@ fn read_document(pipeline: &Pipeline, text: &[u8], as_this: bool) -> Result<Posi
 
 /// Says what was saved before, and what is now.
 fn print_change(stored: &Stored<'_>, before: &Saved, now: &Position) -> Result<(), PositionError> {
-    let mut out = std::io::stdout().lock();
-    let written = writeln!(out, "pipeline `{}` in {}", stored.pipeline.name, stored.place())
-        .and_then(|()| writeln!(out, "before: {before}"))
-        .and_then(|()| writeln!(out, "now: {now}"));
-    written.map_err(PositionError::Output)
+    let (name, place) = (&stored.pipeline.name, stored.place());
+    let said = format!("pipeline `{name}` in {place}\nbefore: {before}\nnow: {now}\n");
+    output::print(said).map_err(PositionError::Output)
 }

@@ -1,7 +1,5 @@
 //! `tailpost position show`.
 
-use std::io::Write;
-
 use serde_json::json;
 
 use crate::position::{MysqlBase, MysqlPosition, Position, PostgresPosition};
@@ -18,7 +16,7 @@ pub(super) async fn run(stored: &Stored<'_>, as_json: bool) -> Result<(), Positi
         true => json_text(stored, position.as_ref())?,
         false => lines(stored, position.as_ref()),
     };
-    writeln!(std::io::stdout(), "{text}").map_err(PositionError::Output)
+    super::super::output::print(text + "\n").map_err(PositionError::Output)
 }
 
 fn json_text(stored: &Stored<'_>, position: Option<&Position>) -> Result<String, PositionError> {
