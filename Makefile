@@ -39,7 +39,7 @@ test: check ## check, then tests over real servers, then the demo
 	tools/servers.sh with pg mysql mariadb kafka -- $(MAKE) --no-print-directory servers-test
 
 # Tests wait for servers for most of their time: more of them run at once than there are cores.
-TEST_THREADS ?= 6
+TEST_THREADS ?= 4
 
 # The demo runs what the tests ran. A build by itself would be another one: what tests depend on turns on features, of the
 # crate itself (failpoints) and of others.

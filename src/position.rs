@@ -60,7 +60,33 @@ impl fmt::Display for ShownPlace {
     }
 }
 
+/// Which history of a log a place is of. In another one, of a standby that was promoted, other events can stand there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum History {
+    Postgres {
+        system_identifier: u64,
+        timeline: u32,
+    },
+    /// By the server's own files.
+    Files(ServerIdentity),
+    /// By ids that are given once, whatever the server.
+    Gtids,
+}
+
 impl Position {
+    pub fn history(&self) -> History {
+        match self {
+            Self::Postgres(position) => History::Postgres {
+                system_identifier: position.system_identifier,
+                timeline: position.timeline,
+            },
+            Self::Mysql(position) => match &position.base {
+                MysqlBase::File(_) => History::Files(position.server.clone()),
+                MysqlBase::Gtids(_) | MysqlBase::Mariadb(_) => History::Gtids,
+            },
+        }
+    }
+
     /// Where it is in the log.
     pub fn place(&self) -> ShownPlace {
         match self {

@@ -5,11 +5,14 @@ use std::path::Path;
 use crate::config::{Dispatches, Pipeline};
 use crate::preflight::{Finding, Needs, Place};
 
+use super::files::beside;
+
 /// Looks at the places, and makes nothing there.
 pub(crate) fn preflight(pipeline: &Pipeline, state_dir: &Path) -> Vec<Finding> {
     let ledger = pipeline.audit.as_ref().map(|audit| Place {
         what: "audit ledger",
         path: state_dir.join(&audit.path),
+        opened_with: vec![beside(&state_dir.join(&audit.path), "lock")],
         key: "`path` of spec.audit",
         // Its lock, and the files that become full.
         needs: Needs::FilesBeside,
@@ -20,8 +23,9 @@ pub(crate) fn preflight(pipeline: &Pipeline, state_dir: &Path) -> Vec<Finding> {
             path: state_dir.join(path),
             key: "`path` of spec.dispatches",
             needs: Needs::FileAndFolder,
+            opened_with: Vec::new(),
         }),
-        _ => None,
+        Some(Dispatches::Stdout | Dispatches::Otlp { .. }) | None => None,
     };
     ledger.iter().chain(&dispatches).map(Place::look).collect()
 }

@@ -42,15 +42,18 @@ pub trait CheckpointStore: Send + 'static {
     }
 }
 
-/// Whether a checkpoint can be saved on this machine, where the file keeps it there; makes nothing.
+/// Whether a checkpoint, or how far events were on record, can be saved on this machine; makes nothing. None: nothing is.
 pub(crate) fn preflight(pipeline: &Pipeline, state_dir: &Path) -> Option<Finding> {
     let place = Place {
         what: "state folder",
         path: state_dir.to_owned(),
         key: "--state-dir",
         needs: Needs::Folder,
+        opened_with: vec![state_dir.join(format!("{}.lock", pipeline.name))],
     };
-    (pipeline.checkpoint == Checkpoint::File).then(|| place.look())
+    let is_needed =
+        pipeline.checkpoint == Checkpoint::File || pipeline.audit.is_some() || pipeline.dispatches.is_some();
+    is_needed.then(|| place.look())
 }
 
 /// What was loaded of an operator's word, until it is told.

@@ -68,6 +68,8 @@ enum CommandError {
         #[source]
         error: serde_yaml::Error,
     },
+    #[error("write to stdout")]
+    Output(#[source] io::Error),
     #[error("write {file}: what is there already stays, so remove it first or name another")]
     Write {
         file: String,
@@ -108,7 +110,7 @@ fn convert(arguments: &DebeziumArguments) -> Result<bool, CommandError> {
             Ok(conversion.report.is_complete())
         }
         (None, None) => {
-            output::say(&conversion.pipeline);
+            output::print(&conversion.pipeline).map_err(CommandError::Output)?;
             Ok(conversion.report.is_complete())
         }
     }

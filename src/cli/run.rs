@@ -47,8 +47,8 @@ pub(super) struct RunArguments {
     /// such as 5m; by default as far as it likes.
     #[arg(long, value_name = "LAG")]
     ready_max_lag: Option<MaxLag>,
-    /// How often a sink may have tried a delivery in vain, to a target that can be connected to, while its pipeline is ready; by
-    /// default not once, but as often as it likes where nothing waits for the sink.
+    /// How often a sink may have tried a delivery in vain while its pipeline is ready, as long as its target can be connected to;
+    /// by default not once, but as often as it likes where nothing waits for the sink.
     #[arg(long, value_name = "COUNT")]
     ready_max_attempts: Option<u32>,
     /// How many dead letters a pipeline may park within a time and be ready, such as 10/15m; by default as many as it likes.

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::telemetry::{error_chain, text};
 
 use super::client::{self, Client, ServerArguments};
-use super::output::say;
+use super::output;
 
 #[derive(Debug, Args)]
 pub(super) struct StatusArguments {
@@ -31,9 +31,13 @@ pub(super) fn run(arguments: StatusArguments) -> ExitCode {
             return ExitCode::from(super::FAILURE);
         }
     };
-    match arguments.json {
-        true => say(format!("{json:#}\n")),
-        false => say(text::render(&report)),
+    let text = match arguments.json {
+        true => format!("{json:#}\n"),
+        false => text::render(&report),
+    };
+    if let Err(error) = output::print(text) {
+        eprintln!("error: write to stdout: {error}");
+        return ExitCode::from(super::FAILURE);
     }
     if report.is_ready() {
         super::SUCCESS

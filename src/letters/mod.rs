@@ -25,9 +25,11 @@ pub(crate) fn preflight(pipeline: &Pipeline, state_dir: &Path) -> Option<Finding
     let DeadLetterPlace::File(file) = &pipeline.dead_letter.as_ref()?.place else {
         return None;
     };
+    let path = file.in_folder(state_dir).path;
     let place = Place {
         what: "dead letters",
-        path: file.in_folder(state_dir).path,
+        opened_with: Place::beside_sqlite(&path),
+        path,
         key: "`path` of spec.dead_letter",
         needs: Needs::FilesBeside,
     };

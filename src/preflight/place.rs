@@ -20,6 +20,8 @@ pub(crate) struct Place {
     /// Where its path is written.
     pub(crate) key: &'static str,
     pub(crate) needs: Needs,
+    /// Files that are opened with it, where they are there.
+    pub(crate) opened_with: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +71,20 @@ impl Place {
                 }
             }
         }
+        for path in self.opened_with.iter().filter(|path| path.exists()) {
+            OpenOptions::new().append(true).open(path).map_err(|error| {
+                format!(
+                    "`{}` beside it: {error}, expected a file that this user can write: give the user the right to it, or correct {key}",
+                    path.display()
+                )
+            })?;
+        }
         Ok("can be written")
+    }
+
+    /// What SQLite keeps beside a file of this name.
+    pub(crate) fn beside_sqlite(path: &Path) -> Vec<PathBuf> {
+        ["-wal", "-shm"].map(|end| beside(path, end)).into()
     }
 
     fn folder(&self) -> &Path {
@@ -98,6 +113,13 @@ impl Place {
             )
         })
     }
+}
+
+/// The path with this behind its name.
+pub(crate) fn beside(path: &Path, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    name.into()
 }
 
 /// The path itself, or the first of the folders above it that is there.
@@ -151,6 +173,7 @@ mod tests {
             path: path.to_owned(),
             key: "`path`",
             needs,
+            opened_with: Vec::new(),
         };
         place.look().to_string()
     }

@@ -227,22 +227,29 @@ impl Mask {
 
     /// Takes note of rules whose columns the table lacks, which was looked up last.
     fn note_idle_rules(&mut self, table: &Table) {
-        for column in &self.columns {
-            if self.names.column(column.slot).is_some() {
-                continue;
-            }
-            let of_schema = self.idle.entry(table.schema.clone()).or_default();
-            let noted = of_schema.entry(table.name.clone()).or_default();
-            for rule in column.whole.iter().chain(&column.inside) {
-                if noted.insert(*rule) {
-                    self.untold.push(IdleRule {
-                        table: format!("{}.{}", table.schema, table.name),
-                        path: self.rules[*rule].path.to_string(),
-                        is_meant: !self.tables.is_empty(),
-                    });
-                }
-            }
+        let of_schema = self.idle.get(&table.schema);
+        let noted = of_schema.and_then(|of_schema| of_schema.get(&table.name));
+        let missing = self
+            .columns
+            .iter()
+            .filter(|column| self.names.column(column.slot).is_none());
+        let rules = missing
+            .flat_map(|column| column.whole.iter().chain(&column.inside))
+            .copied();
+        let new: Vec<usize> = rules
+            .filter(|rule| noted.is_none_or(|noted| !noted.contains(rule)))
+            .collect();
+        // As a rule, of tables that take turns too.
+        if new.is_empty() {
+            return;
         }
+        let of_schema = self.idle.entry(table.schema.clone()).or_default();
+        of_schema.entry(table.name.clone()).or_default().extend(&new);
+        self.untold.extend(new.into_iter().map(|rule| IdleRule {
+            table: format!("{}.{}", table.schema, table.name),
+            path: self.rules[rule].path.to_string(),
+            is_meant: !self.tables.is_empty(),
+        }));
     }
 
     /// Masks an event as far as it can be.

@@ -222,7 +222,7 @@ pub(super) struct FreeLane<P> {
     pub(super) in_quorum: bool,
     /// What the first sink begins with: of a quorum, whose batches come again where too many have lost them.
     pub(super) begins: Left,
-    /// What the first that failed leaves to the next life; to the next sink of this one nothing comes again.
+    /// What the first that something is left of leaves to the next life; to the next sink of this one nothing comes again.
     pub(super) left: Option<Left>,
 }
 
@@ -327,7 +327,9 @@ impl<P: Parts> FreeLane<P> {
             .relay_parts(&*self.parts, &self.journal, held, left, self.overtakable);
         let relay = Relay::new(parts);
         let Ended { end, left, .. } = relay.relay(batches, acked, stop, abandon).await;
-        self.left.get_or_insert(left);
+        if self.left.as_ref().is_none_or(|left| *left == Left::default()) {
+            self.left = Some(left);
+        }
         match end {
             End::Drained | End::Abandoned => Ok(()),
             End::SinkFailed(error) => Err(error.into()),

@@ -450,6 +450,7 @@ impl<S: Sink> Relay<S> {
         self.counted -= again;
         self.status.count(|totals| totals.received += received - again);
         self.status.taken(&batch.end);
+        self.search.enter(&batch.end);
         if let Some(account) = &mut self.account {
             account.taken(&batch.end);
         }

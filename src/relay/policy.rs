@@ -260,6 +260,7 @@ impl<S: Sink> Relay<S> {
     /// Takes no more events. What was sent is still waited for, and the position before the culprit is saved.
     fn halt(&mut self, halt: HaltError) {
         self.tell_sequence_faults();
+        self.tell_idle_rules();
         self.events.clear();
         self.parked = None;
         self.chain.let_go();

@@ -4,12 +4,13 @@
 //! among how many events it is: they are sent in groups, and where they are few, one by one. A record that is refused when it
 //! travels alone is the culprit, and the life after that does with its event what the policy says.
 
-use std::mem;
+use std::collections::HashMap;
 
 use crate::config::ErrorPolicy;
-use crate::position::{EventPosition, Position};
+use crate::position::{EventPosition, History, Position};
 use crate::sink::{DeliveryError, Sink};
 
+use super::account::Account;
 use super::in_flight::{Fate, Ledger};
 use super::policy::{Culprit, HaltError, Refusal};
 use super::{End, Parked, Relay};
@@ -28,6 +29,8 @@ pub struct Left {
     pub behind: Option<Box<EventPosition>>,
     /// Events that were refused when they travelled alone, and can come again.
     pub culprits: Vec<Culprit>,
+    /// What these places are of, where there are any.
+    pub history: Option<History>,
 }
 
 impl Left {
@@ -39,24 +42,27 @@ impl Left {
         self
     }
 
-    /// Says how the search goes on.
-    pub(super) fn tell(&self) {
-        if self.single == 0 {
-            return;
+    /// Says how the search goes on, after a life that began with this.
+    pub(super) fn tell(&self, before: &Self) {
+        let is_known = |culprit: &&Culprit| before.culprits.iter().any(|known| known.at == culprit.at);
+        let mut found = self.culprits.iter().filter(|culprit| !is_known(culprit)).peekable();
+        if found.peek().is_none() && self.single > 0 && self != before {
+            let behind = self.behind.as_ref().map(tracing::field::display);
+            tracing::info!(
+                among = self.single,
+                at_once = group(self.single),
+                behind,
+                "searching for the record that the sink refuses"
+            );
         }
-        let behind = self.behind.as_ref().map(tracing::field::display);
-        tracing::info!(
-            among = self.single,
-            at_once = group(self.single),
-            behind,
-            known = self.culprits.len(),
-            "searching for the record that the sink refuses"
-        );
+        for culprit in found {
+            tracing::info!(at = %culprit.at, "found the record that the sink refuses");
+        }
     }
 }
 
-/// How far the searches of a pipeline's sinks have come since its position moved. Each step is known to be the last but a few,
-/// so that none makes the next one wait longer.
+/// How far the searches of a pipeline's sinks have come since its position moved. A step that brings one further is the last but
+/// a few, so it makes the next one wait no longer.
 #[derive(Debug)]
 pub(super) struct Steps(Vec<(usize, u64)>);
 
@@ -86,8 +92,8 @@ impl Steps {
 pub(super) struct Search {
     /// What is left of the events among which it is.
     single: u64,
-    /// They follow this one, which was not come to yet.
-    behind: Option<Box<EventPosition>>,
+    /// They follow this one, which was not come to yet; with its text.
+    behind: Option<(String, Box<EventPosition>)>,
     /// The most of those that may be in flight at once.
     group: u64,
     /// The next to be sent was taken before, and what follows begins behind it.
@@ -96,9 +102,13 @@ pub(super) struct Search {
     at_end: bool,
     /// What travels alone, while something does.
     alone: Option<Alone>,
-    /// Events known to be refused that were not come to yet, and those that were.
-    culprits: Vec<Culprit>,
+    /// Events known to be refused that were not come to yet, by the texts of their positions: what a position says of the
+    /// transactions before it can differ from life to life.
+    culprits: HashMap<String, Culprit>,
+    /// Those that were come to.
     met: Vec<Culprit>,
+    /// What these places, and those of the events that come, are of.
+    history: Option<History>,
     /// What the next life begins with, once the sink has failed.
     left: Option<Left>,
 }
@@ -117,18 +127,33 @@ impl Search {
             single,
             behind,
             culprits,
+            history,
         } = left;
+        let culprits = culprits.into_iter().map(|culprit| (culprit.at.to_string(), culprit));
         Self {
             single,
-            behind,
+            behind: behind.map(|at| (at.to_string(), at)),
             group: group(single),
             at_begin: false,
             at_end: false,
             alone: None,
-            culprits,
+            culprits: culprits.collect(),
+            history,
             met: Vec::new(),
             left: None,
         }
+    }
+
+    /// Events come up to a position.
+    pub(super) fn enter(&mut self, end: &Position) {
+        let history = end.history();
+        if self.history.as_ref().is_some_and(|known| *known != history) {
+            // What stands at the same places can be something else.
+            self.behind = None;
+            self.culprits.clear();
+            self.met.clear();
+        }
+        self.history = Some(history);
     }
 
     /// How the next record is to travel.
@@ -146,9 +171,9 @@ impl Search {
         }
     }
 
-    /// A record was sent as it was to travel.
+    /// A record was sent as it was to travel, which is of those that are searched or follows the last of them.
     pub(super) fn sent(&mut self, travel: Travel, at: Option<EventPosition>, fate: Fate, refusals: Vec<Refusal>) {
-        if self.single == 0 || !travel.is_searched() {
+        if self.single == 0 {
             return;
         }
         if let Travel::Alone { .. } = travel {
@@ -167,9 +192,8 @@ impl Search {
 
     /// Begins at the last event that is known to be taken, which is sent once more with those that are searched.
     pub(super) fn come_to(&mut self, at: Option<&EventPosition>) {
-        let Some(behind) = &self.behind else { return };
-        // By their texts, as a culprit is.
-        if at.is_some_and(|at| at.to_string() == behind.to_string()) {
+        let Some((behind, _)) = &self.behind else { return };
+        if at.is_some_and(|at| at.to_string() == *behind) {
             self.behind = None;
             self.at_begin = true;
             self.single += 1;
@@ -181,10 +205,7 @@ impl Search {
         if self.culprits.is_empty() {
             return None;
         }
-        let at = at?.to_string();
-        // By their texts: what a position says of the transactions before it can differ from life to life.
-        let index = self.culprits.iter().position(|culprit| culprit.at.to_string() == at)?;
-        let culprit = self.culprits.remove(index);
+        let culprit = self.culprits.remove(&at?.to_string())?;
         let refusals = culprit.refusals.clone();
         // Another sink can hold the position back before it, or what stands for it fail with something else.
         self.met.push(culprit);
@@ -202,23 +223,25 @@ impl Search {
     /// `by_record`: the failure was one of a record, so there is something to be searched.
     fn leave(&mut self, ledger: &Ledger, reached: Reached, by_record: bool) -> Left {
         let (since, reached) = match reached {
-            Reached::Boundary => (ledger.since_boundary(), None),
+            Reached::Boundary { unwritten } => (ledger.since_boundary() + unwritten, None),
             Reached::Event(at) => (ledger.since_boundary(), Some(Box::new(at))),
             Reached::Start => (ledger.next_seq().0, None),
         };
         let (single, behind) = match (self.behind.take(), by_record) {
             // What was refused comes before those that were searched.
             (Some(_), true) => (ledger.next_seq().0, None),
-            (behind @ Some(_), false) => (self.single, behind),
+            (Some((_, behind)), false) => (self.single, Some(behind)),
             (None, true) => (since, reached),
             // Something else came in between.
-            (None, false) if self.single > 0 => (self.single + since, reached),
+            (None, false) if self.single > 0 || self.at_end => (self.single + since, reached),
             (None, false) => (0, None),
         };
-        let mut culprits = mem::take(&mut self.met);
-        culprits.append(&mut self.culprits);
+        let to_come = self.culprits.drain().map(|(_, culprit)| culprit);
+        let culprits: Vec<_> = self.met.drain(..).chain(to_come).collect();
+        let has_places = behind.is_some() || !culprits.is_empty();
         Left {
             single,
+            history: self.history.clone().filter(|_| has_places),
             behind,
             culprits,
         }
@@ -254,8 +277,8 @@ impl Travel {
 
 /// How far a life has come, as the next one will find it.
 pub(super) enum Reached {
-    /// To a boundary, at which the next life begins.
-    Boundary,
+    /// To a boundary, at which the next life begins, or so many events before it, of which it is not written down yet.
+    Boundary { unwritten: u64 },
     /// To a boundary behind this event.
     Event(EventPosition),
     /// To none that could be named.
@@ -278,12 +301,13 @@ impl<S: Sink> Relay<S> {
                     error: error.clone(),
                     attempts: CULPRIT_ATTEMPTS,
                 });
-                let rest = self.search.single.max(1);
+                let rest = self.search.single;
                 let mut left = self.search.leave(&self.ledger, reached, true);
-                left.single = rest;
+                left.single += rest;
                 let text = at.to_string();
                 left.culprits.retain(|culprit| culprit.at.to_string() != text);
                 left.culprits.push(Culprit { at, refusals });
+                left.history = self.search.history.clone();
                 self.search.left = Some(left);
             }
             _ => self.search.left = Some(self.search.leave(&self.ledger, reached, by_record)),
@@ -293,7 +317,10 @@ impl<S: Sink> Relay<S> {
 
     pub(super) fn take_reached(&mut self) -> Reached {
         match self.reached.take() {
-            _ if self.leads => Reached::Boundary,
+            // What a sink commits, the position is part of.
+            _ if self.leads || self.uncommitted.is_some() => Reached::Boundary {
+                unwritten: self.account.as_ref().map_or(0, Account::unwritten),
+            },
             Some(at) => Reached::Event(at),
             None => Reached::Start,
         }

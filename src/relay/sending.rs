@@ -76,11 +76,12 @@ impl<S: Sink> Relay<S> {
                 if let Some(uncommitted) = &mut self.uncommitted {
                     uncommitted.taken(commit_time_us);
                 }
-                self.search.sent(travel, self.at(), fate, refusals);
-                // Each is a boundary, so that what comes before a culprit is not sent again; a commit is one for a group.
-                let is_full = self.ledger.event_count() as u64 >= travel.most();
-                if travel.is_searched() && (self.uncommitted.is_none() || is_full) {
-                    self.boundary_behind();
+                if travel.is_searched() {
+                    self.search.sent(travel, self.at(), fate, refusals);
+                    // Each is a boundary, so that what comes before a culprit is not sent again; a commit is one for a group.
+                    if self.uncommitted.is_none() || self.ledger.event_count() as u64 >= travel.most() {
+                        self.boundary_behind();
+                    }
                 }
                 true
             }

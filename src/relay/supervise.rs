@@ -248,7 +248,7 @@ impl<P: Parts> Supervisor<P> {
         let mut steps = Steps::new(self.branches.len());
         loop {
             let settled = self.status.snapshot().totals.settled();
-            let from = legacy.from.clone();
+            let (from, left) = (legacy.from.clone(), legacy.left.clone());
             let (next, error) = self.live(legacy).await?;
             legacy = next;
             let error = match error {
@@ -274,8 +274,8 @@ impl<P: Parts> Supervisor<P> {
             if steps.are_further(&legacy.left) {
                 backoff.reset();
             }
-            for (branch, left) in self.branches.iter().zip(&legacy.left) {
-                self.span_of(branch).in_scope(|| left.tell());
+            for ((branch, now), before) in self.branches.iter().zip(&legacy.left).zip(&left) {
+                self.span_of(branch).in_scope(|| now.tell(before));
             }
             // Once can be a transaction that took too long; again at once is another instance that is alive.
             let fenced = error.is_fenced();
@@ -437,6 +437,12 @@ impl<P: Parts> Supervisor<P> {
             legacy.left[*lane] = mem::take(left).from(legacy.from.as_ref());
             legacy.unsettled = legacy.unsettled.or(unsettled.take());
         }
+        // To one by itself nothing comes again that it was given.
+        if self.pipeline.commit_policy != CommitPolicy::Required {
+            for FreeEnd { lane, left, .. } in &mut ends.free {
+                legacy.left[*lane] = mem::take(left).from(legacy.from.as_ref());
+            }
+        }
         let unsaved = match saved {
             Ok(()) => None,
             Err(error) if error.is_fenced() => return Ok((legacy, Some(error.into()))),
@@ -467,11 +473,7 @@ impl<P: Parts> Supervisor<P> {
             }
         }
         let mut given_up = 0;
-        for FreeEnd { lane, error, left } in ends.free {
-            // To one by itself nothing comes again that it was given.
-            if self.pipeline.commit_policy != CommitPolicy::Required {
-                legacy.left[lane] = left.from(legacy.from.as_ref());
-            }
+        for FreeEnd { lane, error, .. } in ends.free {
             given_up += usize::from(error.is_some());
             match error {
                 Some(FreeError::Suspended { seconds }) => gravest = gravest.or(Some(LifeError::Suspended { seconds })),

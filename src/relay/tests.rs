@@ -16,7 +16,7 @@ use super::*;
 use crate::audit::Journal;
 use crate::config::{self, DeadLetter, DeadLetterPlace, ErrorPolicy, OversizedDeadLetter, Pipeline};
 use crate::event::{Change, LogMessage, Selection};
-use crate::position::{EventPosition, Lsn, Partial, PostgresEventPosition, PostgresPosition};
+use crate::position::{EventPosition, History, Lsn, Partial, PostgresEventPosition, PostgresPosition};
 use crate::record::Record;
 use crate::sink::{KafkaSinkError, RecordFault, SendError};
 use crate::skip::SkipReason;
@@ -461,7 +461,7 @@ async fn the_culprit_that_travels_alone_is_left_to_the_next_life() {
         .failed(Seq(1), refused(DeliveryErrorKind::Record(RecordFault::Refused)));
     let Bench { relay, acked, sink, .. } = bench;
     let Left { single, culprits, .. } = left_of(relay).await;
-    assert_eq!(single, 1);
+    assert_eq!(single, 2, "it and what follows it");
     assert_eq!(sink.0.lock().unwrap().sent.len(), 2, "nothing travelled beside it");
     let culprits: Vec<_> = culprits.into_iter().map(|culprit| culprit.at).collect();
     assert_eq!(culprits, [event(2, true).position]);
@@ -725,6 +725,28 @@ async fn a_culprit_that_was_not_come_to_is_left_to_the_next_life_again() {
     bench.sent(1).await;
     bench.acks.failed(Seq(0), refused(DeliveryErrorKind::Unavailable));
     assert_eq!(left_of(bench.relay).await.culprits, [known]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_culprit_of_another_history_of_the_log_is_none() {
+    let culprit = Culprit {
+        at: event(2, true).position,
+        refusals: vec![Refusal {
+            error: refused(DeliveryErrorKind::Record(RecordFault::Refused)),
+            attempts: 2,
+        }],
+    };
+    let left = Left {
+        culprits: vec![culprit],
+        history: Some(History::Postgres {
+            system_identifier: 7,
+            timeline: 2,
+        }),
+        ..Left::default()
+    };
+    let bench = start_behind("rejected: skip", left, Script::default());
+    bench.give(batch(1..=3, None)).await;
+    assert_eq!(bench.sent(3).await, ["1", "2", "3"], "another event stands there");
 }
 
 #[tokio::test(start_paused = true)]

@@ -70,9 +70,11 @@ fn path_in(state_dir: &Path, pipeline: &str) -> PathBuf {
 
 /// Whether numbers can be kept, where a processor asks for it; makes nothing.
 pub(crate) fn preflight(pipeline: &Pipeline, state_dir: &Path) -> Option<Finding> {
+    let path = path_in(state_dir, &pipeline.name);
     let place = Place {
         what: "sequence numbers",
-        path: path_in(state_dir, &pipeline.name),
+        opened_with: Place::beside_sqlite(&path),
+        path,
         key: "--state-dir",
         needs: Needs::FilesBeside,
     };

@@ -110,6 +110,7 @@ pub(super) fn preflight(file: &config::File) -> Finding {
         path: file.path.clone(),
         key: "`path` of the sink",
         needs: Needs::File,
+        opened_with: Vec::new(),
     };
     place.look()
 }

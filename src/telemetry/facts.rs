@@ -258,10 +258,13 @@ mod tests {
         let status = eventful();
         SourceView::new(Arc::clone(&status)).streaming();
         let told = |attempts, at| {
-            status.sink_retried(Some(SinkRetry {
-                at,
-                ..retry(attempts, true)
-            }));
+            status.sink_retried(Some((
+                SinkRetry {
+                    at,
+                    ..retry(attempts, true)
+                },
+                "answers 500",
+            )));
             let mut report = Report::of([&*status], &ReadyBounds::default());
             next_retry(&report.pipelines.remove(0)).unwrap()
         };

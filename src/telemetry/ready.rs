@@ -197,7 +197,7 @@ mod tests {
                 },
             )
         };
-        status.sink_retry(retry(3, true), "answers 500".to_owned());
+        status.sink_retry(Some((retry(3, true), "answers 500")), "answers 500");
         assert_eq!(
             of(None).as_deref(),
             Some("answers 500"),
@@ -207,14 +207,14 @@ mod tests {
         let over = "sink `k1`: a delivery was tried 3 times, more than --ready-max-attempts of 2";
         assert_eq!(of(Some(2)), Some(format!("answers 500; {over}")));
         // A target that is away is another thing than one that does not take an event.
-        status.sink_retry(retry(1, false), "refused".to_owned());
+        status.sink_retry(Some((retry(1, false), "refused")), "refused");
         assert_eq!(of(Some(3)).as_deref(), Some("refused"));
         // Another trouble than of these deliveries, such as with dead letters.
-        status.sink_retry(retry(1, true), "answers 500".to_owned());
+        status.sink_retry(Some((retry(1, true), "answers 500")), "answers 500");
         status.sink_trouble(Some("disk full".to_owned()));
         assert_eq!(of(Some(3)).as_deref(), Some("disk full"));
         status.sink_trouble(None);
-        status.sink_retried(Some(retry(1, true)));
+        status.sink_retried(Some((retry(1, true), "answers 500")));
         assert_eq!(of(Some(3)), None);
         assert_eq!(
             of(None).as_deref(),

@@ -370,7 +370,7 @@ pub(super) mod tests {
         status.saved(&position(0x1800));
         view.confirmed(position(0x1800).place());
         status.in_flight(2, 900, Some(0));
-        status.sink_retry(retry(4, true), "answers 500".to_owned());
+        status.sink_retry(Some((retry(4, true), "answers 500")), "answers 500");
         for _ in 0..2 {
             status.retry(Part::Source, Duration::from_secs(30));
             view.waiting("connect to <PostgreSQL> & fail".to_owned());
@@ -426,10 +426,13 @@ pub(super) mod tests {
         assert_eq!((found.part, found.attempt, found.keys), (Part::Sink, 4, Some(2)));
         assert_eq!(found.sink.as_deref(), Some("k1"));
         assert!(found.next_in_seconds > 0.0 && found.next_at > 0, "{found:?}");
-        status.sink_retried(Some(SinkRetry {
-            at: UNIX_EPOCH,
-            ..retry(4, true)
-        }));
+        status.sink_retried(Some((
+            SinkRetry {
+                at: UNIX_EPOCH,
+                ..retry(4, true)
+            },
+            "answers 500",
+        )));
         assert_eq!(shown(&status).unwrap().next_in_seconds, 0.0, "it is under way");
         status.sink_retried(None);
         assert_eq!(shown(&status), None);

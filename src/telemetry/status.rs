@@ -345,20 +345,15 @@ impl PipelineStatus {
         news
     }
 
-    /// A delivery failed, and is made again by the sink itself: what it makes again now. True: the reason is news.
-    pub fn sink_retry(&self, retry: SinkRetry, reason: String) -> bool {
-        let mut inner = self.inner();
-        inner.note_error(&reason);
-        let news = inner.sink_retry.as_ref().is_none_or(|(_, known)| *known != reason);
-        inner.sink_retry = Some((retry, reason));
-        news
+    /// A delivery failed of this, and is made again by the sink itself: what is shown of all that are, with the cause of one.
+    pub fn sink_retry(&self, shown: Option<(SinkRetry, &str)>, failed_of: &str) {
+        self.inner().note_error(failed_of);
+        self.sink_retried(shown);
     }
 
-    /// One of them is not made again any more: what is left of them.
-    pub fn sink_retried(&self, left: Option<SinkRetry>) {
-        let mut inner = self.inner();
-        let before = inner.sink_retry.take();
-        inner.sink_retry = before.and_then(|(_, reason)| Some((left?, reason)));
+    /// One of them is not made again any more: what is shown of those that are left.
+    pub fn sink_retried(&self, shown: Option<(SinkRetry, &str)>) {
+        self.inner().sink_retry = shown.map(|(retry, why)| (retry, why.to_owned()));
     }
 
     /// There is no sink until the next is made; None: there is one.

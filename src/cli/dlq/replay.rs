@@ -13,18 +13,18 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::audit::{DispatchLog, Entry, Outcome};
 use crate::calendar::rfc3339;
-use crate::cli;
+use crate::cli::{self, output};
 use crate::config::quantity::{DURATION, parse_duration};
 use crate::config::{Dispatches, Pipeline, Sink};
 use crate::letters::{Letter, LetterId, PUBLISHED, Parked, marker};
 use crate::record::{Header, Record};
 use crate::telemetry::otlp::Parent;
 
+use super::Target;
 use super::error::DlqError;
 use super::filter::FilterArguments;
 use super::sender::{Delivery, Sender};
 use super::stored::Stored;
-use super::{Target, print};
 
 const REPLAY_OF: &str = "tailpost-replay-of";
 const REPLAYED_AT: &str = "tailpost-replayed-at";
@@ -117,7 +117,8 @@ pub(super) async fn run(
             eprint!("{text}");
             Ok(())
         }
-        false => print(text.as_bytes()),
+        // A reader that has gone away must not end what was begun.
+        false => output::print(text).map_err(DlqError::Output),
     };
     let mut dispatches = match arguments.dry_run {
         true => None,

@@ -1,4 +1,5 @@
-//! The search for a refused record in a sink that is one of several, where the others hold the position back: life after life.
+//! The search for a refused record, life after life, in a sink that has the position for itself, and in one of several, where the
+//! others hold it back.
 
 use std::collections::BTreeSet;
 
@@ -19,6 +20,8 @@ struct Run {
     lags: Vec<usize>,
     /// Lives that end by something else when so many records were answered.
     cuts: Vec<usize>,
+    /// The position is this sink's alone: no batches behind.
+    leads: bool,
 }
 
 fn runs() -> impl Strategy<Value = Run> {
@@ -28,14 +31,22 @@ fn runs() -> impl Strategy<Value = Run> {
         let requests = prop::collection::vec(1..=40_usize, 1..=6);
         let lags = prop::collection::vec(0..=3_usize, 1..=6);
         let cuts = prop::collection::vec(0..=150_usize, 0..=2);
-        (Just(batches), refused, requests, lags, cuts).prop_map(|(batches, refused, requests, lags, cuts)| Run {
-            batches,
-            refused,
-            requests,
-            lags,
-            cuts,
-        })
+        (Just(batches), refused, requests, lags, cuts, any::<bool>()).prop_map(
+            |(batches, refused, requests, lags, cuts, leads)| Run {
+                batches,
+                refused,
+                requests,
+                lags,
+                cuts,
+                leads,
+            },
+        )
     })
+}
+
+/// Of an event, or of its letter.
+fn number(label: &str) -> u64 {
+    label.trim_start_matches("letter ").parse().unwrap()
 }
 
 fn place(change: u64) -> Position {
@@ -76,7 +87,14 @@ impl Run {
     async fn live(&self, from: u64, left: Left, mut cut: Option<usize>) -> Life {
         let pipeline = parking(PARK, OversizedDeadLetter::Halt);
         let status = PipelineStatus::new(&pipeline);
-        let mut bench = start_with(&pipeline, &Journal::default(), status, left, Script::default(), false);
+        let mut bench = start_with(
+            &pipeline,
+            &Journal::default(),
+            status,
+            left,
+            Script::default(),
+            self.leads,
+        );
         let sender = bench.batches.take().unwrap();
         let mut first = 1;
         let mut given = Vec::new();
@@ -145,6 +163,12 @@ impl Run {
         for lives in 1.. {
             let lag = self.lags[lives % self.lags.len()];
             let life = self.live(from, left, cuts.next()).await;
+            let numbers: Vec<u64> = life.acked.iter().map(|label| number(label)).collect();
+            assert!(
+                numbers.is_sorted_by(|one, next| one < next),
+                "out of order: {:?}",
+                life.acked
+            );
             acked.extend(life.acked);
             if !matches!(life.end, End::SinkFailed(_)) {
                 assert!(matches!(life.end, End::Drained), "{:?}", life.end);
@@ -153,7 +177,10 @@ impl Run {
             assert!(lives < 40, "it comes to no end: {:?}", life.left);
             had = had.max(life.had);
             let ends: Vec<u64> = self.ends().into_iter().filter(|end| *end <= had).collect();
-            from = ends.into_iter().rev().nth(lag).unwrap_or(0).max(from);
+            from = match self.leads {
+                true => had,
+                false => ends.into_iter().rev().nth(lag).unwrap_or(0).max(from),
+            };
             left = life.left.from(Some(&place(from)));
         }
         unreachable!()
@@ -194,6 +221,7 @@ fn a_record_that_is_the_last_but_few_of_those_searched_is_found_as_fast() {
         requests: vec![40],
         lags: vec![0],
         cuts: Vec::new(),
+        leads: false,
     };
     let (_, lives) = in_paused_time(run.run());
     assert_eq!(lives, 4, "in its batch, in its group, alone, and parked");

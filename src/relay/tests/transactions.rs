@@ -221,6 +221,27 @@ async fn each_group_is_a_transaction_while_the_culprit_is_searched_among_many() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_searched_begins_at_the_last_commit_also_beside_other_sinks() {
+    let pipeline = pipeline("");
+    let status = PipelineStatus::new(&pipeline);
+    let bench = start_with(&pipeline, &Journal::default(), status, among(81), committing(), false);
+    bench.give(batch(1..=90, None)).await;
+    bench.commit(0).await;
+    bench.committed(0, Seq(9));
+    bench.commit(1).await;
+    for seq in 10..19 {
+        let fault = DeliveryErrorKind::Record(RecordFault::Refused);
+        bench.acks.failed(Seq(seq), refused(fault));
+    }
+    bench.acks.failed(Seq(19), refused(DeliveryErrorKind::Unavailable));
+    assert_eq!(
+        left_of(bench.relay).await.single,
+        10,
+        "the second group, and the position that goes with it"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_commit_that_failed_tells_the_next_life_what_it_would_have_settled() {
     let mut script = committing();
     script.ready.push_back(Err(SinkError::Kafka(KafkaSinkError::Fatal {

@@ -202,22 +202,39 @@ impl Dispatcher {
         let wait = delay(&self.retry.delays, attempts).max(after.unwrap_or_default());
         let (events, wait_ms) = (job.items.len(), wait.as_millis());
         self.number += 1;
+        let why: Arc<str> = Arc::from(format!("{why}; {}", how.remedy()));
         let trouble = Trouble {
             attempts: Reverse(attempts),
             at: SystemTime::now() + wait,
             number: self.number,
             keys: job.key_count(),
             is_reached: how != Failed::Unreached,
+            why: Arc::clone(&why),
         };
-        if let Some(before) = job.trouble.replace(trouble) {
+        let is_news = !self.troubled.is_known(&why);
+        if let Some(before) = job.trouble.replace(trouble.clone()) {
             self.troubled.remove(&before);
         }
-        let retry = self.troubled.add(trouble);
-        let why = format!("{why}; {}", how.remedy());
-        if self.status.sink_retry(retry, why.clone()) {
-            tracing::warn!(error = why, attempts, most, events, wait_ms, "delivery is tried again");
+        self.troubled.add(trouble);
+        self.status.sink_retry(self.troubled.shown(), &why);
+        if is_news {
+            tracing::warn!(
+                error = &*why,
+                attempts,
+                most,
+                events,
+                wait_ms,
+                "delivery is tried again"
+            );
         } else {
-            tracing::debug!(error = why, attempts, most, events, wait_ms, "delivery is tried again");
+            tracing::debug!(
+                error = &*why,
+                attempts,
+                most,
+                events,
+                wait_ms,
+                "delivery is tried again"
+            );
         }
         self.waiting.insert((Instant::now() + wait, self.number), job);
     }

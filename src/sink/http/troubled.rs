@@ -1,13 +1,14 @@
 //! The jobs that are tried again, of which an operator is shown the one that was tried most often.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::telemetry::status::SinkRetry;
 
 /// A job that waits for another try, or is at one. The one that an operator is shown is the least.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Trouble {
     pub(super) attempts: Reverse<u32>,
     pub(super) at: SystemTime,
@@ -17,6 +18,7 @@ pub(super) struct Trouble {
     pub(super) keys: usize,
     /// The target could be reached the last time.
     pub(super) is_reached: bool,
+    pub(super) why: Arc<str>,
 }
 
 /// While there are any, the target is in trouble.
@@ -25,37 +27,48 @@ pub(super) struct Troubled {
     jobs: BTreeSet<Trouble>,
     keys: usize,
     unreached: usize,
+    /// How many jobs wait for each cause.
+    causes: HashMap<Arc<str>, usize>,
 }
 
 impl Troubled {
-    /// Gives what is shown of all of them.
-    pub(super) fn add(&mut self, trouble: Trouble) -> SinkRetry {
+    pub(super) fn add(&mut self, trouble: Trouble) {
+        let (keys, is_reached, why) = (trouble.keys, trouble.is_reached, Arc::clone(&trouble.why));
         if self.jobs.insert(trouble) {
-            self.keys += trouble.keys;
-            self.unreached += usize::from(!trouble.is_reached);
+            self.keys += keys;
+            self.unreached += usize::from(!is_reached);
+            *self.causes.entry(why).or_default() += 1;
         }
-        self.of_all(self.jobs.first().unwrap_or(&trouble))
+    }
+
+    /// Whether a job waits for this cause.
+    pub(super) fn is_known(&self, why: &str) -> bool {
+        self.causes.contains_key(why)
     }
 
     pub(super) fn remove(&mut self, trouble: &Trouble) {
         if self.jobs.remove(trouble) {
             self.keys -= trouble.keys;
             self.unreached -= usize::from(!trouble.is_reached);
+            if let Some(count) = self.causes.get_mut(&trouble.why) {
+                *count -= 1;
+                if *count == 0 {
+                    self.causes.remove(&trouble.why);
+                }
+            }
         }
     }
 
-    /// None: there are none.
-    pub(super) fn shown(&self) -> Option<SinkRetry> {
-        Some(self.of_all(self.jobs.first()?))
-    }
-
-    fn of_all(&self, most: &Trouble) -> SinkRetry {
-        SinkRetry {
+    /// What is shown of all of them, and the cause of the one that was tried most often. None: there are none.
+    pub(super) fn shown(&self) -> Option<(SinkRetry, &str)> {
+        let most = self.jobs.first()?;
+        let retry = SinkRetry {
             attempts: most.attempts.0,
             at: most.at,
             keys: self.keys as u64,
             is_reached: self.unreached == 0,
-        }
+        };
+        Some((retry, &*most.why))
     }
 }
 
@@ -72,6 +85,7 @@ mod tests {
             number: 0,
             keys,
             is_reached,
+            why: Arc::from(format!("{attempts} in vain")),
         }
     }
 
@@ -80,11 +94,13 @@ mod tests {
         let mut troubled = Troubled::default();
         assert_eq!(troubled.shown(), None);
         let (young, old, away) = (trouble(1, 5, 1, true), trouble(7, 9, 2, true), trouble(7, 8, 3, false));
-        for one in [young, old, away] {
-            troubled.add(one);
+        for one in [&young, &old, &away] {
+            troubled.add(one.clone());
         }
+        assert!(troubled.is_known("1 in vain") && troubled.is_known("7 in vain"));
         let shown = |troubled: &Troubled| {
-            let retry = troubled.shown()?;
+            let (retry, why) = troubled.shown()?;
+            assert_eq!(why, format!("{} in vain", retry.attempts), "its own cause");
             Some((retry.attempts, retry.at, retry.keys, retry.is_reached))
         };
         assert_eq!(
@@ -98,6 +114,7 @@ mod tests {
         // It went through once, and once is enough.
         troubled.remove(&old);
         assert_eq!(shown(&troubled), Some((1, young.at, 1, true)));
+        assert!(troubled.is_known("1 in vain") && !troubled.is_known("7 in vain"));
         troubled.remove(&young);
         assert_eq!(troubled.shown(), None);
     }

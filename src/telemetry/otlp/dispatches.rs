@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Dispatches, Pipeline};
 
-use super::{OtlpError, SpanContext, url_of_environment};
+use super::{OtlpError, SpanContext, is_off, url_of_environment};
+use crate::http_client::parse_url;
 
 /// Records that wait to be exported: more than what is in flight by default, which can be settled at once.
 const QUEUE: usize = 32 * 1024;
@@ -156,7 +157,10 @@ impl DispatchExporter {
         let Some(Dispatches::Otlp { endpoint }) = &pipeline.dispatches else {
             return Ok(None);
         };
-        let mut exporter = Self::start(&collector(pipeline, endpoint.as_ref(), otlp)?)?;
+        let Some(collector) = collector(pipeline, endpoint.as_ref(), otlp)? else {
+            return Ok(None);
+        };
+        let mut exporter = Self::start(&collector)?;
         let queue = exporter.queue(&pipeline.name);
         Ok(Some((exporter, queue)))
     }
@@ -206,7 +210,10 @@ impl DispatchExporters {
         let Some(Dispatches::Otlp { endpoint }) = &pipeline.dispatches else {
             return Ok(None);
         };
-        let exporter = match self.0.entry(collector(pipeline, endpoint.as_ref(), otlp)?) {
+        let Some(collector) = collector(pipeline, endpoint.as_ref(), otlp)? else {
+            return Ok(None);
+        };
+        let exporter = match self.0.entry(collector) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 let exporter = DispatchExporter::start(entry.key())?;
@@ -225,12 +232,21 @@ impl DispatchExporters {
     }
 }
 
-/// What the file says goes before the command line, and that before the environment.
-fn collector(pipeline: &Pipeline, endpoint: Option<&Url>, otlp: Option<&str>) -> Result<String, OtlpError> {
+/// What the file says goes before the command line, and that before the environment. None: the environment says that nothing
+/// is exported.
+fn collector(pipeline: &Pipeline, endpoint: Option<&Url>, otlp: Option<&str>) -> Result<Option<String>, OtlpError> {
     let named = endpoint.map(Url::as_str).or(otlp).map(str::to_owned);
-    named.or_else(url_of_environment).ok_or_else(|| OtlpError::NoCollector {
-        pipeline: pipeline.name.clone(),
-    })
+    match named.or_else(url_of_environment) {
+        // As one text for one collector.
+        Some(url) => Ok(Some(parse_url(&url).map_or(url, String::from))),
+        None if is_off() => {
+            tracing::info!(pipeline = %pipeline.name, "OTEL_SDK_DISABLED is set: dispatch records go nowhere");
+            Ok(None)
+        }
+        None => Err(OtlpError::NoCollector {
+            pipeline: pipeline.name.clone(),
+        }),
+    }
 }
 
 #[cfg(feature = "otlp")]

@@ -45,6 +45,13 @@ const RETRY: Restart = Restart {
 /// How often the log says that the collector does not take records.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
+/// Where a collector at this URL takes logs.
+fn logs_below(url: &str) -> Option<Url> {
+    let mut url = parse_url(url).filter(|url| url.query().is_none())?;
+    url.set_path(&format!("{}/v1/logs", url.path().trim_end_matches('/')));
+    Some(url)
+}
+
 /// Exports to the collector at this URL, below which the path for logs follows.
 pub(super) fn start(
     url: &str,
@@ -61,8 +68,7 @@ pub(super) fn start(
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
     let task = Task {
         client: Client::new()?,
-        url: parse_url(&format!("{}/v1/logs", url.trim_end_matches('/')))
-            .ok_or_else(|| OtlpError::Url { url: url.to_owned() })?,
+        url: logs_below(url).ok_or_else(|| OtlpError::Url { url: url.to_owned() })?,
         headers,
         envelope: Envelope::new(&resource(), &scope()),
         records,

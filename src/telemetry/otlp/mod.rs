@@ -44,7 +44,9 @@ const FLUSH: Duration = Duration::from_secs(5);
 pub enum OtlpError {
     #[error("this tailpost was built without OTLP: build it by `cargo build --release --features otlp`")]
     NotBuilt,
-    #[error("--otlp {url}: expected the URL of a collector, such as http://127.0.0.1:4318")]
+    #[error(
+        "`{url}` names no collector: expected a URL such as http://127.0.0.1:4318, in --otlp, OTEL_EXPORTER_OTLP_ENDPOINT or the file"
+    )]
     Url { url: String },
     #[error(
         "no collector is named for the dispatch records of pipeline `{pipeline}`: expected `spec.dispatches.config.endpoint`, \
@@ -62,9 +64,13 @@ pub enum OtlpError {
 
 /// The collector that OpenTelemetry's own variables name.
 pub fn url_of_environment() -> Option<String> {
-    let is_off = env::var("OTEL_SDK_DISABLED").is_ok_and(|text| text.eq_ignore_ascii_case("true"));
     let url = env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok();
-    url.filter(|url| !url.is_empty() && !is_off)
+    url.filter(|url| !url.is_empty() && !is_off())
+}
+
+/// Whether OpenTelemetry's own variable switches off what the environment would have exported.
+fn is_off() -> bool {
+    env::var("OTEL_SDK_DISABLED").is_ok_and(|text| text.eq_ignore_ascii_case("true"))
 }
 
 /// One pipeline's way to the exporter. Cheap to clone.
