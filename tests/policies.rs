@@ -193,7 +193,7 @@ fn what_is_over_the_sources_limit_is_rejected_only_where_it_is_an_event() {
          INSERT INTO o VALUES ('events', 'b')",
     )
     .unwrap();
-    relay.wait_settled(7);
+    relay.wait_settled(6);
     let reasons = ["rejected", "outbox_update", "unlisted_table", "foreign_prefix"];
     assert_eq!(reasons.map(|reason| relay.skipped(reason)), [2, 1, 1, 1]);
     let mut reader = bed.reader(&["events"]);
