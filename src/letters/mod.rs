@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::config::{DeadLetterPlace, Pipeline};
-use crate::preflight::{Finding, Needs, Place};
+use crate::preflight::{Finding, Place};
 use crate::processor::letter_headers as names;
 use crate::record::{About, Header, OrderingKey, Record};
 
@@ -26,14 +26,7 @@ pub(crate) fn preflight(pipeline: &Pipeline, state_dir: &Path) -> Option<Finding
         return None;
     };
     let path = file.in_folder(state_dir).path;
-    let place = Place {
-        what: "dead letters",
-        opened_with: Place::beside_sqlite(&path),
-        path,
-        key: "`path` of spec.dead_letter",
-        needs: Needs::FilesBeside,
-    };
-    Some(place.look())
+    Some(Place::of_sqlite("dead letters", path, "`path` of spec.dead_letter").look())
 }
 
 /// The outcome of a letter that its target has.

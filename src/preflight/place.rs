@@ -82,9 +82,15 @@ impl Place {
         Ok("can be written")
     }
 
-    /// What SQLite keeps beside a file of this name.
-    pub(crate) fn beside_sqlite(path: &Path) -> Vec<PathBuf> {
-        ["-wal", "-shm"].map(|end| beside(path, end)).into()
+    /// A file of SQLite, with what that keeps beside it.
+    pub(crate) fn of_sqlite(what: &'static str, path: PathBuf, key: &'static str) -> Self {
+        Self {
+            what,
+            opened_with: ["-wal", "-shm"].map(|end| beside(&path, end)).into(),
+            path,
+            key,
+            needs: Needs::FilesBeside,
+        }
     }
 
     fn folder(&self) -> &Path {
@@ -116,7 +122,7 @@ impl Place {
 }
 
 /// The path with this behind its name.
-pub(crate) fn beside(path: &Path, end: &str) -> PathBuf {
+fn beside(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
     name.into()

@@ -145,6 +145,17 @@ fn start_behind(errors: &str, left: Left, script: Script) -> Bench {
     start_pipeline(&pipeline(errors), left, script)
 }
 
+/// An event that was refused of this when it travelled alone.
+fn culprit(number: u64, fault: RecordFault) -> Culprit {
+    Culprit {
+        at: event(number, true).position,
+        refusals: vec![Refusal {
+            error: refused(DeliveryErrorKind::Record(fault)),
+            attempts: 2,
+        }],
+    }
+}
+
 /// One of the next events is refused.
 fn among(single: u64) -> Left {
     Left {
@@ -477,13 +488,7 @@ async fn the_culprit_that_travels_alone_is_left_to_the_next_life() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_former_life_found_to_be_the_culprit_follows_the_policy_in_its_place() {
-    let culprit = Culprit {
-        at: event(2, true).position,
-        refusals: vec![Refusal {
-            error: refused(DeliveryErrorKind::Record(RecordFault::Refused)),
-            attempts: 2,
-        }],
-    };
+    let culprit = culprit(2, RecordFault::Refused);
     let left = Left {
         culprits: vec![culprit],
         ..Left::default()
@@ -705,13 +710,7 @@ async fn a_dead_letter_that_its_topic_never_takes_halts_in_its_place() {
 
 #[tokio::test(start_paused = true)]
 async fn a_culprit_that_was_not_come_to_is_left_to_the_next_life_again() {
-    let known = Culprit {
-        at: event(3, true).position,
-        refusals: vec![Refusal {
-            error: refused(DeliveryErrorKind::Record(RecordFault::TooLarge)),
-            attempts: 2,
-        }],
-    };
+    let known = culprit(3, RecordFault::TooLarge);
     let bench = start_parking(
         PARK,
         OversizedDeadLetter::Halt,
@@ -729,13 +728,7 @@ async fn a_culprit_that_was_not_come_to_is_left_to_the_next_life_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_culprit_of_another_history_of_the_log_is_none() {
-    let culprit = Culprit {
-        at: event(2, true).position,
-        refusals: vec![Refusal {
-            error: refused(DeliveryErrorKind::Record(RecordFault::Refused)),
-            attempts: 2,
-        }],
-    };
+    let culprit = culprit(2, RecordFault::Refused);
     let left = Left {
         culprits: vec![culprit],
         history: Some(History::Postgres {

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::Pipeline;
 use crate::position::Position;
-use crate::preflight::{Finding, Needs, Place};
+use crate::preflight::{Finding, Place};
 use crate::telemetry::error_chain;
 
 pub(crate) use checkpoint::WithSequences;
@@ -71,13 +71,7 @@ fn path_in(state_dir: &Path, pipeline: &str) -> PathBuf {
 /// Whether numbers can be kept, where a processor asks for it; makes nothing.
 pub(crate) fn preflight(pipeline: &Pipeline, state_dir: &Path) -> Option<Finding> {
     let path = path_in(state_dir, &pipeline.name);
-    let place = Place {
-        what: "sequence numbers",
-        opened_with: Place::beside_sqlite(&path),
-        path,
-        key: "--state-dir",
-        needs: Needs::FilesBeside,
-    };
+    let place = Place::of_sqlite("sequence numbers", path, "--state-dir");
     pipeline.keeps_sequences().then(|| place.look())
 }
 
