@@ -233,8 +233,8 @@ impl<P: Parts> Supervisor<P> {
             true => None,
             false => store.load().await?,
         };
-        if let Some(from) = &from {
-            self.tell_read(from, &mut store);
+        if !store.is_shared() {
+            self.tell_read(from.as_ref(), &mut store);
         }
         let mut legacy = Legacy {
             store,
@@ -623,7 +623,11 @@ impl<P: Parts> Supervisor<P> {
         relays
     }
 
-    fn tell_read(&self, from: &Position, store: &mut P::Store) {
+    fn tell_read(&self, from: Option<&Position>, store: &mut P::Store) {
+        let Some(from) = from else {
+            tracing::info!("there is no checkpoint yet");
+            return;
+        };
         tracing::info!(position = %from, "checkpoint read");
         if store.gap_accepted() {
             tracing::warn!(position = %from, "the position was set by hand; events before it may be missing, or come again");
@@ -666,10 +670,7 @@ impl<P: Parts> Supervisor<P> {
                 return Claimed::NotMade(Some(error));
             }
         };
-        match &from {
-            Some(from) => self.tell_read(from, store),
-            None => tracing::info!("there is no checkpoint yet"),
-        }
+        self.tell_read(from.as_ref(), store);
         if let Some(unsettled) = unsettled.filter(|unsettled| Some(&unsettled.position) == from.as_ref()) {
             tracing::info!("the commit whose outcome was not known has gone through");
             self.status.settled(&unsettled.progress());
