@@ -1,7 +1,8 @@
 //! Headers that an event carries along in one field: a mapping of its own, and the context of a trace.
 
-use std::borrow::Cow;
 use std::sync::Arc;
+
+use java_properties::PropertiesIter;
 
 use super::connect;
 use crate::config::pipeline::HeadersAs;
@@ -120,12 +121,12 @@ impl TraceColumn {
         if is_traceparent(text) {
             return push(&self.traceparent, text);
         }
-        let property = |name: &str| properties(text).find(|(key, _)| key == name).map(|(_, value)| value);
-        let Some(parent) = property(&self.traceparent).filter(|value| is_traceparent(value)) else {
+        let [parent, state] = properties(text, [&self.traceparent, &self.tracestate]);
+        let Some(parent) = parent.filter(|value| is_traceparent(value)) else {
             return;
         };
         push(&self.traceparent, &parent);
-        if let Some(state) = property(&self.tracestate) {
+        if let Some(state) = state {
             push(&self.tracestate, &state);
         }
     }
@@ -147,38 +148,21 @@ fn is_traceparent(text: &str) -> bool {
         && flags.is_some()
 }
 
-/// Of `java.util.Properties`, "load": a line each, its name up to the first `=`, `:` or blank that has no `\` before it.
-fn properties(text: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
-    let lines = text.split(['\n', '\r']).map(str::trim_start);
-    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with(['#', '!']));
-    lines.map(|line| {
-        let mut is_escaped = false;
-        let end = line.find(|character| {
-            let ends = !is_escaped && matches!(character, '=' | ':' | ' ' | '\t');
-            is_escaped = !is_escaped && character == '\\';
-            ends
-        });
-        let (name, value) = line.split_at(end.unwrap_or(line.len()));
-        let value = value.trim_start();
-        let value = value.strip_prefix(['=', ':']).unwrap_or(value);
-        (unescaped(name), unescaped(value.trim_start()))
-    })
-}
-
-fn unescaped(text: &str) -> Cow<'_, str> {
-    if !text.contains('\\') {
-        return Cow::Borrowed(text);
+/// The values of two names in the text of `java.util.Properties`; of a name that is there twice the last, as there. A text
+/// that is none has neither.
+fn properties(text: &str, names: [&str; 2]) -> [Option<String>; 2] {
+    let mut values = [None, None];
+    let read = PropertiesIter::new_with_encoding(text.as_bytes(), encoding_rs::UTF_8).read_into(|name, value| {
+        for (value_of, wanted) in values.iter_mut().zip(names) {
+            if name == wanted {
+                *value_of = Some(value.clone());
+            }
+        }
+    });
+    match read {
+        Ok(()) => values,
+        Err(_) => [None, None],
     }
-    let mut out = String::with_capacity(text.len());
-    let mut characters = text.chars();
-    while let Some(character) = characters.next() {
-        out.extend(if character == '\\' {
-            characters.next()
-        } else {
-            Some(character)
-        });
-    }
-    Cow::Owned(out)
 }
 
 #[cfg(test)]
@@ -322,6 +306,14 @@ mod tests {
             trace(&text),
             pairs(&[("traceparent", Some(PARENT)), ("tracestate", Some("rojo=1,congo:2"))])
         );
+        let as_java_writes = format!("tracestate=none\ntracestate=rojo\\u003d1,\\\n  congo=2\ntraceparent={PARENT}");
+        assert_eq!(
+            trace(&as_java_writes),
+            pairs(&[("traceparent", Some(PARENT)), ("tracestate", Some("rojo=1,congo=2"))]),
+            "the last of a name, with what is escaped and continued"
+        );
+        let no_escape = format!("traceparent={PARENT}\ntracestate=\\u00zz");
+        assert_eq!(trace(&no_escape), [], "no properties");
         assert_eq!(trace("tracestate=a=1"), [], "a state without its parent says nothing");
         assert_eq!(trace("traceparent=none"), []);
     }
