@@ -8,6 +8,7 @@ use secrecy::SecretString;
 use crate::config::document::Value;
 use crate::config::error::Problem;
 use crate::config::reader::{Field, Read, Reader};
+use crate::config::schema::Takes;
 
 const IDEMPOTENCE: &str = "the sink's own idempotent producer";
 const RETRIES: &str = "the sink's own retries, which end only with the pipeline";
@@ -126,6 +127,9 @@ pub(super) fn read<'n>(reader: &mut Reader<'_>, field: &Field<'n>) -> Read<Clien
 
 /// The value in text. A number with a point would not come out as it was written, so it wants quotes.
 fn read_property(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<String> {
+    for takes in [Takes::Integer(i64::MIN..=i64::MAX), Takes::Boolean] {
+        reader.asked.value(&field.path, || takes);
+    }
     match &field.node.value {
         Value::Integer(number) => Ok(number.to_string()),
         Value::Bool(flag) => Ok(flag.to_string()),

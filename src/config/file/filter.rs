@@ -10,7 +10,8 @@ use crate::config::pattern::OutboxPattern;
 use crate::config::pipeline::{Comparison, Condition, Demand, Filter, KeptTables, Literal, Test};
 use crate::config::reader::{Field, Mapping, Read, Reader, optional};
 use crate::config::route;
-use crate::config::shown::describe;
+use crate::config::schema::{Form, Takes};
+use crate::config::shown::{describe, join};
 use crate::event::Operation;
 
 const DEFAULT_ID: &str = "filter";
@@ -157,6 +158,9 @@ fn read_literals(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Vec<Literal
 }
 
 fn read_literal(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Literal> {
+    for takes in [Takes::Integer(i64::MIN..=i64::MAX), Takes::Boolean] {
+        reader.asked.value(&field.path, || takes);
+    }
     let remedy = match &field.node.value {
         Value::Text(_) => return Ok(Literal::Text(reader.text(field)?.value)),
         Value::Integer(number) => return Ok(Literal::Integer(*number)),
@@ -181,9 +185,7 @@ fn read_literal(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Literal> {
 
 /// As written, since `$` has a meaning there; it must match a field's whole text.
 fn read_regex(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Regex> {
-    let Value::Text(source) = &field.node.value else {
-        return Err(reader.wrong_kind(field, "text"));
-    };
+    let source = reader.as_written(field, Takes::Text(Form::Any))?;
     route::whole(source).map_err(|err| reader.refuse(field, err.to_string()))
 }
 
@@ -288,13 +290,18 @@ fn read_predicate(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Condition>
             }
             predicate => Ok(predicate),
         });
+    let value = mapping.take("value");
+    let (number, at) = mapping.whole();
+    reader.finish(mapping);
     let test = predicate.and_then(|predicate| {
         if let Predicate::Exists(wanted) = predicate {
-            // There it has no effect.
-            mapping.take("value");
+            // There a value has no effect.
             return Ok(Test::Exists(wanted));
         }
-        let value = reader.require(&mut mapping, "value", "what the field is held against")?;
+        let value = value.ok_or_else(|| {
+            let expected = "what the field is held against".to_owned();
+            reader.report_at(number, &join(&at, "value"), Problem::MissingKey { expected })
+        })?;
         match predicate {
             Predicate::Equal => Ok(Test::OneOf(vec![read_literal(reader, &value)?])),
             Predicate::NotEqual => Ok(Test::NoneOf {
@@ -305,18 +312,13 @@ fn read_predicate(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Condition>
             Predicate::NotIn => read_literals(reader, &value).map(|of| Test::NoneOf { of, or_missing: true }),
             Predicate::Compares(order) => Ok(Test::Compares(order, read_literal(reader, &value)?)),
             Predicate::Matches | Predicate::Exists(_) | Predicate::NotHere(_) => {
-                let Value::Text(source) = &value.node.value else {
-                    return Err(reader.wrong_kind(&value, "text"));
-                };
+                let source = reader.as_written(&value, Takes::Text(Form::Any))?;
                 // Anywhere in the text.
                 let regex = route::anywhere(source).map_err(|err| reader.refuse(&value, err.to_string()))?;
                 Ok(Test::Matches(regex))
             }
         }
     });
-    if test.is_ok() {
-        reader.finish(mapping);
-    }
     Ok(Condition {
         field: path?,
         test: test?,

@@ -39,10 +39,9 @@ fn object(value: Value) -> Map<String, Value> {
 
 /// A mapping that has these keys and no others.
 fn mapping(keys: &[Key]) -> Map<String, Value> {
-    let properties: Map<String, Value> = keys.iter().map(|key| (key.name.to_owned(), property(key))).collect();
     let mut schema_of_mapping = object(json!({
         "type": "object",
-        "properties": properties,
+        "properties": properties(keys),
         "additionalProperties": false,
     }));
     let required: Vec<&str> = keys
@@ -54,6 +53,25 @@ fn mapping(keys: &[Key]) -> Map<String, Value> {
         schema_of_mapping.insert("required".to_owned(), required.into());
     }
     schema_of_mapping
+}
+
+/// A key that DeltaForge's files have with another meaning takes what either version takes.
+fn properties(keys: &[Key]) -> Map<String, Value> {
+    let mut properties = Map::new();
+    for key in keys {
+        let property = match properties.remove(key.name) {
+            None => property(key),
+            Some(other) => {
+                let (own, theirs) = match key.is_of_deltaforge() {
+                    true => (other, property(key)),
+                    false => (property(key), other),
+                };
+                json!({"description": own["description"], "anyOf": [own, theirs]})
+            }
+        };
+        properties.insert(key.name.to_owned(), property);
+    }
+    properties
 }
 
 fn property(key: &Key) -> Value {
@@ -73,7 +91,7 @@ fn property(key: &Key) -> Value {
     if !description.is_empty() {
         schema.insert("description".to_owned(), description.into());
     }
-    if key.of_deltaforge {
+    if key.is_of_deltaforge() {
         let effect = match key.meaning {
             "" => "without effect",
             meaning => meaning,
@@ -190,11 +208,7 @@ fn with_type(type_key: Key, variant: &Variant) -> Vec<Key> {
 }
 
 fn open_schema(open: &Open) -> Map<String, Value> {
-    let known: Map<String, Value> = open
-        .known
-        .iter()
-        .map(|key| (key.name.to_owned(), property(key)))
-        .collect();
+    let known = properties(&open.known);
     let mut schema_of_mapping = object(json!({"type": "object", "additionalProperties": schema(&open.values)}));
     if !known.is_empty() {
         schema_of_mapping.insert("properties".to_owned(), Value::Object(known));

@@ -16,8 +16,17 @@ pub(in crate::config) struct Key {
     /// In Markdown, a link as docs/pipeline-file.md has it; empty only where the name of a mapping says it all.
     pub(super) meaning: &'static str,
     pub(super) absent: Absent,
-    /// Only in files of DeltaForge, and without effect.
-    pub(super) of_deltaforge: bool,
+    pub(super) files: Files,
+}
+
+/// The files in which a key is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum Files {
+    All,
+    /// Those of tailpost's own version.
+    Own,
+    /// DeltaForge's.
+    Deltaforge,
 }
 
 /// What holds without the key.
@@ -41,7 +50,7 @@ impl Key {
             takes,
             meaning,
             absent: Absent::Nothing,
-            of_deltaforge: false,
+            files: Files::All,
         }
     }
 
@@ -60,12 +69,22 @@ impl Key {
         Self { absent, ..self }
     }
 
-    /// A key of DeltaForge's that tailpost accepts without effect.
+    /// A key that files of DeltaForge do not have, or have with another meaning.
+    pub(super) fn own(self) -> Self {
+        let files = Files::Own;
+        Self { files, ..self }
+    }
+
+    /// A key of DeltaForge's files alone, most of which have no effect.
     pub(super) fn of_deltaforge(name: &'static str, takes: Takes, meaning: &'static str) -> Self {
         Self {
-            of_deltaforge: true,
+            files: Files::Deltaforge,
             ..Self::new(name, takes, meaning)
         }
+    }
+
+    pub(super) fn is_of_deltaforge(&self) -> bool {
+        self.files == Files::Deltaforge
     }
 
     pub(super) fn is_required(&self) -> bool {

@@ -15,46 +15,92 @@ fn keys() -> Vec<Key> {
         Key::new("id", filled(), "names it in metrics; no two may be written alike").default("filter"),
         Key::new(
             "tables",
-            either([patterns(), Takes::Mapping(kept_tables())]),
+            patterns(),
             "the tables whose changes it looks at: a table, or `schema.table`. Others pass",
         )
-        .default_in_words("all"),
+        .default_in_words("all")
+        .own(),
         Key::new(
             "ops",
-            either([
-                list_of("list of operations", word(words), 1..=usize::MAX),
-                list("list of operations", word(their_words)),
-            ]),
-            "`insert`, `update`, `delete`, `truncate`: those that are kept. The other words are DeltaForge's",
+            list_of("list of operations", word(words), 1..=usize::MAX),
+            "`insert`, `update`, `delete`, `truncate`: those that are kept",
         )
-        .default_in_words("all"),
+        .default_in_words("all")
+        .own(),
         Key::new(
             "where",
             open("`{field: {test: value}}`", Takes::Mapping(tests())),
             "[tests](#filters) that a change must pass",
-        ),
+        )
+        .own(),
         Key::new(
             "outboxes",
             Takes::Boolean,
             "`true`: it looks at outbox events too, where it stands before the processor that takes them. `tables` may name message prefixes then",
         )
-        .default(false),
-        Key::of_deltaforge("fields", Takes::Anything, "what `where` says"),
-        Key::of_deltaforge("match", Takes::Anything, "whether all of `fields` must hold"),
+        .default(false)
+        .own(),
+        Key::of_deltaforge("tables", Takes::Mapping(kept_tables()), "the tables whose changes are kept"),
+        Key::of_deltaforge(
+            "ops",
+            list("list of operations", word(their_words)),
+            "operations that are kept",
+        )
+        .default_in_words("all"),
+        Key::of_deltaforge(
+            "fields",
+            list("list of tests", Takes::Mapping(predicate())),
+            "what `where` says",
+        ),
+        Key::of_deltaforge("match", word(["all", "any"]), "whether all of `fields` must hold").default("all"),
     ]
 }
 
 /// DeltaForge's tables to keep.
 fn kept_tables() -> Vec<Key> {
     vec![
-        Key::of_deltaforge("include", patterns(), "tables to keep"),
+        Key::of_deltaforge("include", patterns(), "tables to keep").default_in_words("all"),
         Key::of_deltaforge("exclude", patterns(), "tables to leave out"),
     ]
 }
 
+/// One of DeltaForge's tests.
+fn predicate() -> Vec<Key> {
+    let operators = [
+        "eq",
+        "ne",
+        "exists",
+        "not_exists",
+        "in",
+        "not_in",
+        "regex",
+        "gt",
+        "gte",
+        "lt",
+        "lte",
+        "contains",
+        "changed",
+    ];
+    vec![
+        Key::of_deltaforge("path", filled(), "a field of the new row").required(),
+        Key::of_deltaforge("op", word(operators), "`contains` and `changed` are refused").required(),
+        Key::of_deltaforge(
+            "value",
+            either([literal(), literals()]),
+            "what the field is held against",
+        ),
+    ]
+}
+
+fn literal() -> Takes {
+    either([text(), Takes::Integer(i64::MIN..=i64::MAX), Takes::Boolean])
+}
+
+fn literals() -> Takes {
+    list_of("list of values", literal(), 1..=usize::MAX)
+}
+
 fn tests() -> Vec<Key> {
-    let literal = || either([text(), Takes::Integer(i64::MIN..=i64::MAX), Takes::Boolean]);
-    let literals = || list_of("list of values", literal(), 1..=usize::MAX);
     vec![
         Key::new("eq", literal(), "is the value"),
         Key::new("ne", literal(), "is not, or has none"),

@@ -46,7 +46,9 @@ fn sections() -> Vec<(String, String)> {
     for key in &file {
         let Takes::Mapping(keys) = &key.takes else { continue };
         sections.push((key.name.to_owned(), table(&own_rows("", keys, ""))));
-        let parts = keys.iter().filter(|part| key.name == "spec" && !part.of_deltaforge);
+        let parts = keys
+            .iter()
+            .filter(|part| key.name == "spec" && !part.is_of_deltaforge());
         sections.extend(parts.map(|part| (format!("spec.{}", part.name), section(&part.takes))));
     }
     sections.push(("deltaforge/v1".to_owned(), deltaforge()));
@@ -84,7 +86,9 @@ fn section(takes: &Takes) -> String {
 }
 
 fn own_rows(prefix: &str, keys: &[Key], of: &str) -> Vec<Row> {
-    let shown = keys.iter().filter(|key| !key.of_deltaforge && !key.meaning.is_empty());
+    let shown = keys
+        .iter()
+        .filter(|key| !key.is_of_deltaforge() && !key.meaning.is_empty());
     shown
         .map(|key| Row::new(&format!("{prefix}{}", key.name), key, of))
         .collect()
@@ -121,7 +125,7 @@ fn rows_below(path: &str, takes: &Takes, of: &str) -> Vec<Row> {
 
 fn deltaforge() -> String {
     let mut rows: Vec<Row> = Vec::new();
-    for Entry { at, key, .. } in walk::all().into_iter().filter(|entry| entry.key.of_deltaforge) {
+    for Entry { at, key, .. } in walk::all().into_iter().filter(|entry| entry.key.is_of_deltaforge()) {
         let mut row = Row::new(&at.path, &key, "");
         if row.meaning.is_empty() {
             row.meaning = "without effect".to_owned();
@@ -183,7 +187,7 @@ fn the_tables_of_the_documentation_are_those_of_the_description() {
 fn every_key_has_a_meaning() {
     for Entry { at, key, .. } in walk::all() {
         // That a mapping is called `config` says it all.
-        let says_enough = matches!(key.takes, Takes::Mapping(_)) || key.of_deltaforge || key.name == "[]";
+        let says_enough = matches!(key.takes, Takes::Mapping(_)) || key.is_of_deltaforge() || key.name == "[]";
         assert!(says_enough || !key.meaning.is_empty(), "{}", at.typed);
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::config::schema::key::{Key, List, Takes};
+use crate::config::schema::key::{Files, Key, List, Open, Takes};
 use crate::config::schema::keys;
 
 /// A key of the description, or what stands for all items of a list.
@@ -41,6 +41,15 @@ impl At {
         }
     }
 
+    /// Below a mapping whose names are the file's own.
+    fn named(&self, name: &str) -> Self {
+        Self {
+            path: format!("{}.{name}", self.path),
+            typed: format!("{}{{}}", self.typed),
+            pointer: format!("{}/{}", self.pointer, name.replace('~', "~0").replace('/', "~1")),
+        }
+    }
+
     fn item(&self, index: usize) -> Self {
         Self {
             path: format!("{}[]", self.path),
@@ -60,7 +69,7 @@ impl At {
 /// All keys that there are.
 pub(super) fn all() -> Vec<Entry> {
     let mut walk = Walk {
-        is_deltaforge: true,
+        not_in: None,
         entries: Vec::new(),
     };
     walk.kinds(&At::default(), &Takes::Mapping(keys::file()), Part::All);
@@ -69,8 +78,12 @@ pub(super) fn all() -> Vec<Entry> {
 
 /// The keys that count in a document, those that it leaves out too.
 pub(super) fn of(document: &Value) -> Vec<Entry> {
+    let not_in = match document["apiVersion"] == "deltaforge/v1" {
+        true => Files::Own,
+        false => Files::Deltaforge,
+    };
     let mut walk = Walk {
-        is_deltaforge: document["apiVersion"] == "deltaforge/v1",
+        not_in: Some(not_in),
         entries: Vec::new(),
     };
     walk.kinds(&At::default(), &Takes::Mapping(keys::file()), Part::Of(document));
@@ -86,7 +99,8 @@ enum Part<'d> {
 }
 
 struct Walk {
-    is_deltaforge: bool,
+    /// Keys of these files are passed over.
+    not_in: Option<Files>,
     entries: Vec<Entry>,
 }
 
@@ -111,6 +125,7 @@ impl Walk {
                     }
                 }
                 Takes::List(list) => self.list(at, list, part),
+                Takes::Open(open) => self.open(at, open, part),
                 _ => {}
             }
         }
@@ -118,18 +133,21 @@ impl Walk {
 
     fn mapping(&mut self, at: &At, keys: &[Key], part: Part<'_>, is_choice: bool) {
         let none = Map::new();
-        let is_deltaforge = self.is_deltaforge;
         let values = match part {
             Part::All => &none,
             Part::Of(Value::Object(values)) => values,
             Part::Of(_) => return,
         };
-        for key in keys.iter().filter(|key| is_deltaforge || !key.of_deltaforge) {
+        let not_in = self.not_in;
+        for key in keys.iter().filter(|key| Some(key.files) != not_in) {
             let part = match part {
                 Part::All => Some(Part::All),
                 Part::Of(_) => values.get(key.name).map(Part::Of),
             };
-            let below = at.below(key.name);
+            let mut below = at.below(key.name);
+            if key.is_of_deltaforge() {
+                below.typed.push_str("(deltaforge)");
+            }
             self.entries.push(Entry {
                 at: below.clone(),
                 mapping: Some(at.path.clone()),
@@ -140,6 +158,30 @@ impl Walk {
             if let Some(part) = part {
                 self.kinds(&below, &key.takes, part);
             }
+        }
+    }
+
+    /// Names that are the file's own are compared with none; what stands below them is.
+    fn open(&mut self, at: &At, open: &Open, part: Part<'_>) {
+        let parts: Vec<(&str, Part<'_>)> = match part {
+            Part::All => vec![("*", Part::All)],
+            Part::Of(Value::Object(values)) => values
+                .iter()
+                .filter(|(name, _)| !open.known.iter().any(|key| key.name == *name))
+                .map(|(name, value)| (name.as_str(), Part::Of(value)))
+                .collect(),
+            Part::Of(_) => return,
+        };
+        for (name, part) in parts {
+            let named = at.named(name);
+            self.entries.push(Entry {
+                at: named.clone(),
+                mapping: None,
+                key: Key::new("[]", (*open.values).clone(), ""),
+                is_there: true,
+                is_choice: false,
+            });
+            self.kinds(&named, &open.values, part);
         }
     }
 
