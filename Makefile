@@ -58,11 +58,12 @@ simulate: ## SEEDS runs of a simulated pipeline from seed FROM on, with every ki
 	  $(TEST) --profile simulate --lib -- simulation::seeds --nocapture
 
 # What depends on the server most: the example, ways in, slots that are lost, shutdowns and crashes, places inside
-# transactions. Not part of `test`.
+# transactions, publications, and the text of every type. Not part of `test`.
 VERSIONS ?= pg15 pg16 pg17 pg18 mysql mysql80 mariadb106 mariadb mariadb114 mariadb11
-OF_EACH_PG := delivery::the_example connection::each slot:: refusal::a_server outage::a_server --skip ::mysql --skip ::mariadb
+OF_EACH_PG := delivery::the_example connection::each slot:: refusal::a_server outage::a_server publication:: \
+	 rows:: envelopes outbox:: --skip ::mysql --skip ::mariadb --skip mysql_
 OF_EACH_MYSQL := _keeps_through_a_crash delivery::an_event delivery::the_example_of ordering::interleaved outage::a_server \
-	policies::rows resume::killed standby:: --skip ::postgres
+	policies::rows resume::killed standby:: mysql_rows envelopes --skip ::postgres
 
 test-versions: ## a part of the tests over every PostgreSQL, MySQL and MariaDB that can be fetched here
 	tools/servers.sh with pg mysql mariadb kafka -- $(MAKE) --no-print-directory versions-test
@@ -70,7 +71,8 @@ test-versions: ## a part of the tests over every PostgreSQL, MySQL and MariaDB t
 versions-test:
 	set -e; for version in $(VERSIONS); do echo "--- $$version"; tools/servers.sh bin $$version; \
 	case $$version in \
-	pg*) TAILPOST_TEST_PG_KIND=$$version $(TEST) --test main -- $(OF_EACH_PG);; \
+	pg*) TAILPOST_TEST_PG_KIND=$$version env -u TAILPOST_TEST_PG_URL tools/servers.sh with $$version -- \
+	  $(TEST) --test main -- $(OF_EACH_PG);; \
 	mysql*) TAILPOST_TEST_MYSQL_KIND=$$version env -u TAILPOST_TEST_MYSQL_URL tools/servers.sh with $$version -- \
 	  $(TEST) --test main -- $(OF_EACH_MYSQL) --skip ::mariadb;; \
 	mariadb*) TAILPOST_TEST_MARIADB_KIND=$$version env -u TAILPOST_TEST_MARIADB_URL tools/servers.sh with $$version -- \

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::support::cli::tailpost;
 use crate::support::relay::Relay;
-use crate::support::{DEADLINE, Emit, OUTBOX, TestBed, eventually};
+use crate::support::{DEADLINE, Emit, OUTBOX, TestBed};
 
 /// A pipeline that has relayed one event and was stopped.
 fn stopped() -> (TestBed, Relay) {
@@ -208,72 +208,6 @@ fn rows_older_than_their_publication_halt_with_what_happened_and_the_way_out() {
     app.batch_execute("INSERT INTO o (payload) VALUES ('after')").unwrap();
     relay.wait_settled(1);
     assert_eq!(bed.reader(&["events"]).exactly(1)[0].value_text(), Some("after"));
-}
-
-#[test]
-fn a_publication_that_another_makes_meanwhile_is_compared_and_taken() {
-    let bed = TestBed::new();
-    bed.app().batch_execute("CREATE TABLE a_outbox (payload text)").unwrap();
-    let publication = &bed.publication;
-    let pipeline = OUTBOX.replace("prefixes: [outbox]", "tables: ['*_outbox']");
-    for (table, fits) in [("", false), (" FOR TABLE a_outbox", true)] {
-        let mut other = bed.admin();
-        let mut making = other.transaction().unwrap();
-        making
-            .batch_execute(&format!("CREATE PUBLICATION {publication}{table}"))
-            .unwrap();
-        let mut relay = bed.relay(&pipeline);
-        relay.start();
-        let mut admin = bed.admin();
-        eventually(DEADLINE, "it waits for the other's transaction", || {
-            let sql = "SELECT count(*) FROM pg_stat_activity \
-                       WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'CREATE PUBLICATION%'";
-            admin.query_one(sql, &[]).unwrap().get::<_, i64>(0) == 1
-        });
-        making.commit().unwrap();
-        if !fits {
-            relay.wait_halted(&["does not publish", "a_outbox", "ALTER PUBLICATION"]);
-            admin.batch_execute(&format!("DROP PUBLICATION {publication}")).unwrap();
-            continue;
-        }
-        relay.wait_ready();
-        bed.app().batch_execute("INSERT INTO a_outbox VALUES ('one')").unwrap();
-        relay.wait_settled(1);
-        assert_eq!(relay.count_log("publication made"), 0, "{}", relay.log());
-    }
-}
-
-#[test]
-fn a_publication_that_lacks_a_listed_table_halts_with_the_statement_that_mends_it() {
-    let bed = TestBed::new();
-    let mut app = bed.app();
-    app.batch_execute("CREATE TABLE a_outbox (payload text); CREATE TABLE b_outbox (payload text)")
-        .unwrap();
-    let mut admin = bed.admin();
-    let publication = &bed.publication;
-    admin
-        .batch_execute(&format!(
-            "CREATE PUBLICATION {publication} FOR TABLE a_outbox WITH (publish = 'insert')"
-        ))
-        .unwrap();
-    let mut relay = bed.relay(&OUTBOX.replace("prefixes: [outbox]", "tables: ['*_outbox']"));
-    relay.start();
-    let error = relay.wait_halted(&["b_outbox"]);
-    let (_, statement) = error.split_once("ALTER PUBLICATION").unwrap();
-    admin.batch_execute(&format!("ALTER PUBLICATION{statement}")).unwrap();
-    relay.start();
-    relay.wait_ready();
-
-    // One that comes later must not end a pipeline that runs: it is warned of at the next connection.
-    app.batch_execute("CREATE TABLE c_outbox (payload text)").unwrap();
-    let before = bed.active_pid().unwrap();
-    admin.execute("SELECT pg_terminate_backend($1)", &[&before]).unwrap();
-    let warning = relay.wait_log("the publication no longer fits the pipeline");
-    assert!(warning.contains("WARN") && warning.contains("c_outbox"), "{warning}");
-    relay.wait_ready();
-    app.batch_execute("INSERT INTO b_outbox VALUES ('goes on')").unwrap();
-    relay.wait_settled(1);
-    assert_eq!(bed.reader(&["events"]).exactly(1)[0].value_text(), Some("goes on"));
 }
 
 #[test]

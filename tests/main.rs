@@ -67,6 +67,7 @@ mod outbox;
 mod pause;
 mod policies;
 mod position;
+mod publication;
 mod rdf4j;
 mod refusal;
 mod resume;

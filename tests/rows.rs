@@ -464,19 +464,19 @@ spec:
     relay.wait_ready();
     app.batch_execute("INSERT INTO orders VALUES (1, 50, DEFAULT, 'a')")
         .unwrap();
-    relay.wait_published(1);
     let version: i32 = app
         .query_one("SELECT current_setting('server_version_num')::int", &[])
         .unwrap()
         .get(0);
-    let mut gross = None;
-    if version >= 180_000 {
+    let sends_generated = version >= 180_000;
+    // The publication that the pipeline made has them; one that leaves them out has its rows without.
+    relay.wait_published(1);
+    if sends_generated {
         let publish = format!(
-            "ALTER PUBLICATION {} SET (publish_generated_columns = stored)",
+            "ALTER PUBLICATION {} SET (publish_generated_columns = none)",
             bed.publication
         );
         bed.admin().batch_execute(&publish).unwrap();
-        gross = Some(120);
     }
     app.batch_execute("INSERT INTO orders VALUES (2, 60, DEFAULT, 'b')")
         .unwrap();
@@ -487,10 +487,10 @@ spec:
         .iter()
         .map(|record| serde_json::from_slice::<Value>(record.value.as_ref().unwrap()).unwrap()["after"].take())
         .collect();
-    assert_eq!(rows[0], json!({"id": 1, "net": 50, "note": "a"}));
-    let mut expected = json!({"id": 2, "net": 60, "note": "b"});
-    if let Some(gross) = gross {
-        expected["gross"] = gross.into();
+    let mut expected = json!({"id": 1, "net": 50, "note": "a"});
+    if sends_generated {
+        expected["gross"] = 100.into();
     }
-    assert_eq!(rows[1], expected);
+    assert_eq!(rows[0], expected);
+    assert_eq!(rows[1], json!({"id": 2, "net": 60, "note": "b"}));
 }

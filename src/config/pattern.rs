@@ -81,12 +81,17 @@ impl NamePattern {
 
     /// Whether a table matches, in this schema.
     pub fn matches(&self, schema: &str, table: &str) -> bool {
-        self.table.matches(table) && self.schema.as_ref().is_none_or(|pattern| pattern.matches(schema))
+        self.table.matches(table) && self.is_in(schema)
     }
 
-    /// Whether it names one schema and one table.
-    pub fn is_literal(&self) -> bool {
-        self.table.literal && self.schema.as_ref().is_some_and(|pattern| pattern.literal)
+    /// Whether it names tables of this schema.
+    pub fn is_in(&self, schema: &str) -> bool {
+        self.schema.as_ref().is_none_or(|pattern| pattern.matches(schema))
+    }
+
+    /// Whether it names one table, be it in any schema.
+    pub fn names_one(&self) -> bool {
+        self.table.literal && self.schema.as_ref().is_none_or(|pattern| pattern.literal)
     }
 
     /// The pattern as it was written.
@@ -239,11 +244,11 @@ mod tests {
     fn a_name_without_a_dot_is_a_table_in_any_schema() {
         let pattern = NamePattern::parse("orders").unwrap();
         assert!(pattern.matches("public", "orders") && pattern.matches("shop", "orders"));
-        assert!(!pattern.matches("orders", "lines") && !pattern.is_literal());
+        assert!(!pattern.matches("orders", "lines") && pattern.names_one());
         let pattern = NamePattern::parse("shop.*_outbox").unwrap();
         assert!(pattern.matches("shop", "orders_outbox"));
         assert!(!pattern.matches("shop2", "orders_outbox") && !pattern.matches("Shop", "orders_outbox"));
-        assert!(NamePattern::parse("public.orders").unwrap().is_literal());
+        assert!(NamePattern::parse("public.orders").unwrap().names_one());
         assert!(NamePattern::parse("*").unwrap().matches("a", "b"));
         for text in [".a", "a.", ".", "a.b.c", "a..b"] {
             assert_eq!(NamePattern::parse(text), Err(PatternError::Dots), "{text}");

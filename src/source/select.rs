@@ -69,6 +69,10 @@ impl Selector {
         }
     }
 
+    pub(super) fn has_prefixes(&self) -> bool {
+        !self.prefixes.is_empty()
+    }
+
     pub(super) fn has_tables(&self) -> bool {
         !self.outbox_tables.is_empty() || !self.tables.is_empty()
     }

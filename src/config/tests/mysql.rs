@@ -64,7 +64,7 @@ fn the_example_loads_in_both_versions_and_as_both_types() {
             assert_eq!((source.id.as_str(), loaded.pipeline.source.id()), ("m1", "m1"));
             assert_eq!(source.dsn.to_string(), "mysql://app@db:3307/shop");
             assert_eq!(source.tables.len(), 3);
-            assert!(source.tables[0].matches("shop", "orders") && source.tables[0].is_literal());
+            assert!(source.tables[0].matches("shop", "orders") && source.tables[0].names_one());
             assert!(source.outbox[0].matches("shop", "orders_outbox") && !source.outbox[0].matches("shop", "orders"));
             assert_eq!((source.outbox.len(), &source.start), (1, &MysqlStart::Earliest));
             assert_eq!(source.max_message_bytes, 64 << 20);

@@ -160,7 +160,7 @@ spec:
     assert_eq!(source.max_message_bytes, 2_000_000);
     assert_eq!(source.start, Start::Lsn(Lsn(0x16_B374_D848)));
     assert!(source.tables[0].matches("a", "x") && source.tables[1].matches("any", "b"));
-    assert!(source.outbox.prefixes[0].matches("x.y") && source.outbox.tables[0].is_literal());
+    assert!(source.outbox.prefixes[0].matches("x.y") && source.outbox.tables[0].names_one());
     let processor = outbox(&loaded);
     assert!(processor.tables[0].matches_table("a", "b") && processor.tables[1].matches_prefix("c"));
     assert_eq!(processor.key.as_ref().unwrap().to_string(), "${aggregate_id}-x");

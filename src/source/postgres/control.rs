@@ -83,34 +83,6 @@ pub(super) enum Walsender {
     HeldBack(String),
 }
 
-/// A publication, as `pg_publication` has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PublicationFacts {
-    pub(super) all_tables: bool,
-    pub(super) inserts: bool,
-    pub(super) updates: bool,
-    pub(super) deletes: bool,
-    /// How many transactions ago it was made or last altered.
-    pub(super) age: i32,
-}
-
-/// An ordinary or partitioned table of the database.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TableFacts {
-    pub(super) schema: String,
-    pub(super) name: String,
-    pub(super) partition: bool,
-    pub(super) partitioned: bool,
-    /// Whether UPDATE and DELETE can be published.
-    pub(super) identified: bool,
-}
-
-impl TableFacts {
-    pub(super) fn quoted(&self) -> String {
-        format!("{}.{}", quote_identifier(&self.schema), quote_identifier(&self.name))
-    }
-}
-
 impl Control {
     /// # Errors
     /// Connection failures can heal; refusals cannot.
@@ -173,6 +145,13 @@ impl Control {
             Ok(result) => result.map_err(|error| PostgresError::control(action, error)),
             Err(_) => Err(PostgresError::Silent { silence: QUERY_TIMEOUT }),
         }
+    }
+
+    /// Whether our role may make publications in this database.
+    pub(super) async fn may_create_in_database(&self) -> Result<bool, PostgresError> {
+        const ACTION: &str = "ask for the right to make publications";
+        let sql = "SELECT has_database_privilege(current_database(), 'CREATE')";
+        first(&self.rows(ACTION, sql, &[]).await?, ACTION)
     }
 
     pub(super) async fn setting(&self, name: &str) -> Result<String, PostgresError> {
@@ -270,59 +249,6 @@ impl Control {
             failover: column(row, 9, ACTION)?,
             synced: column(row, 10, ACTION)?,
         }))
-    }
-
-    pub(super) async fn publication(&self, name: &str) -> Result<Option<PublicationFacts>, PostgresError> {
-        const ACTION: &str = "read the publication";
-        let rows = self
-            .rows(
-                ACTION,
-                "SELECT puballtables, pubinsert, pubupdate, pubdelete, age(xmin) FROM pg_publication WHERE pubname = $1",
-                &[&name],
-            )
-            .await?;
-        let Some(row) = rows.first() else { return Ok(None) };
-        Ok(Some(PublicationFacts {
-            all_tables: column(row, 0, ACTION)?,
-            inserts: column(row, 1, ACTION)?,
-            updates: column(row, 2, ACTION)?,
-            deletes: column(row, 3, ACTION)?,
-            age: column(row, 4, ACTION)?,
-        }))
-    }
-
-    /// The tables whose rows arrive under their own names.
-    pub(super) async fn published_tables(&self, publication: &str) -> Result<Vec<(String, String)>, PostgresError> {
-        const ACTION: &str = "read the publication's tables";
-        let sql = "SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = $1";
-        let rows = self.rows(ACTION, sql, &[&publication]).await?;
-        rows.iter()
-            .map(|row| Ok((column(row, 0, ACTION)?, column(row, 1, ACTION)?)))
-            .collect()
-    }
-
-    /// All tables of the database that can be published.
-    pub(super) async fn tables(&self) -> Result<Vec<TableFacts>, PostgresError> {
-        const ACTION: &str = "read the database's tables";
-        // Identity: an index marked for it, FULL, or the default with a primary key.
-        let sql = "SELECT n.nspname::text, c.relname::text, c.relispartition, c.relkind = 'p', \
-                   c.relreplident = 'f' OR EXISTS (SELECT 1 FROM pg_index i WHERE i.indrelid = c.oid AND \
-                   CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END) \
-                   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-                   WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' \
-                   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast') ORDER BY 1, 2";
-        let rows = self.rows(ACTION, sql, &[]).await?;
-        rows.iter()
-            .map(|row| {
-                Ok(TableFacts {
-                    schema: column(row, 0, ACTION)?,
-                    name: column(row, 1, ACTION)?,
-                    partition: column(row, 2, ACTION)?,
-                    partitioned: column(row, 3, ACTION)?,
-                    identified: column(row, 4, ACTION)?,
-                })
-            })
-            .collect()
     }
 
     /// Makes a publication by its statement; `false` says that another pipeline or instance made one of that name in the
@@ -454,7 +380,7 @@ fn first<T: for<'a> tokio_postgres::types::FromSql<'a>>(
     column(row, 0, action)
 }
 
-fn column<'a, T: tokio_postgres::types::FromSql<'a>>(
+pub(super) fn column<'a, T: tokio_postgres::types::FromSql<'a>>(
     row: &'a Row,
     index: usize,
     action: &'static str,

@@ -90,18 +90,30 @@ pub enum PostgresError {
         slot: String,
         detail: String,
     },
-    #[error("publication `{publication}` does not publish {tables}, which the pipeline lists: {remedy}")]
+    #[error(
+        "publication `{publication}` does not publish {tables}, which the pipeline lists: {remedy}. What was written there before that is not in the stream"
+    )]
     PublicationLacksTables {
         publication: String,
         tables: String,
         remedy: String,
     },
     #[error(
-        "publication `{publication}` does not publish INSERTs, which the pipeline's tables need: ALTER PUBLICATION ... SET (publish = 'insert')"
+        "no table matches `{pattern}`, which the pipeline lists: what is written to one before it is in publication `{publication}` is lost. Create it and start again, or take the pattern out of the list"
     )]
-    PublicationLacksInserts { publication: String },
+    ListedTableMissing { pattern: String, publication: String },
     #[error(
-        "publication `{publication}` would publish UPDATE or DELETE of {tables}, which has no replica identity: the application's own statements would fail; ALTER TABLE ... REPLICA IDENTITY, or add a primary key{alternative}"
+        "{table}, which the pipeline lists, is {what}: its rows are never in the log. Expected an ordinary table (ALTER TABLE {table} SET LOGGED makes one of an unlogged table)"
+    )]
+    NotLogged { table: String, what: String },
+    #[error(
+        "the role {what}, so it cannot make publication `{publication}`: grant that, or make the publication as an administrator before the first start"
+    )]
+    MayNotPublish { publication: String, what: String },
+    #[error("publication `{publication}` does not publish INSERTs, which the pipeline's tables need: {remedy}")]
+    PublicationLacksInserts { publication: String, remedy: String },
+    #[error(
+        "publication `{publication}` would publish UPDATE or DELETE of {tables}, which has no replica identity (one with a generated column is none before PostgreSQL 18): the application's own statements would fail; ALTER TABLE ... REPLICA IDENTITY, or add a primary key{alternative}"
     )]
     NoReplicaIdentity {
         publication: String,

@@ -161,7 +161,7 @@ impl Monitor {
         }
         if polls % POLLS_PER_COMPARISON == POLLS_PER_COMPARISON - 1 {
             let finding = match publication::compare(control, &self.config, &self.selector).await {
-                Ok(()) => String::new(),
+                Ok(left_out) => left_out.join("; "),
                 Err(
                     error @ (PostgresError::PublicationMissing { .. }
                     | PostgresError::PublicationLacksInserts { .. }

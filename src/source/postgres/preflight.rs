@@ -15,6 +15,7 @@ use crate::tls;
 use super::client::{Endpoint, ReplicationClient};
 use super::control::{Control, session_attributes};
 use super::error::PostgresError;
+use super::publication::Gap;
 use super::setup::{Wanted, check_kind, how_to_keep_slots};
 use super::{OLDEST_VERSION, publication};
 use crate::source::select::Selector;
@@ -77,29 +78,46 @@ async fn look(
         Err(error) => findings.push(Finding::bad("replication", error_chain(&error))),
     }
     let selector = Selector::of_postgres(config);
-    match control.publication(&config.publication).await? {
-        None if config.create => findings.push(Finding::good(
-            "publication",
-            format!("`{}` does not exist; the first start makes it", config.publication),
-        )),
-        None => findings.push(Finding::bad(
+    match publication::exists(&control, config).await? {
+        false if config.create => findings.push(match publication::could_be_made(&control, config, &selector).await {
+            Ok(()) => Finding::good(
+                "publication",
+                format!("`{}` does not exist; the first start makes it", config.publication),
+            ),
+            Err(error) => Finding::bad("publication", error_chain(&error)),
+        }),
+        false => findings.push(Finding::bad(
             "publication",
             format!(
                 "`{}` does not exist and create is false: make it, before the slot",
                 config.publication
             ),
         )),
-        Some(_) => match publication::compare(&control, config, &selector).await {
-            Ok(()) => findings.push(Finding::good(
+        true => match publication::compare(&control, config, &selector).await {
+            Ok(left_out) if left_out.is_empty() => findings.push(Finding::good(
                 "publication",
                 format!("`{}` has what the pipeline lists", config.publication),
             )),
+            Ok(left_out) => findings.extend(left_out.into_iter().map(|what| {
+                Finding::warning(
+                    "publication",
+                    format!("`{}` leaves out a part: {what}", config.publication),
+                )
+            })),
             Err(error) => findings.push(Finding::bad("publication", error_chain(&error))),
         },
     }
     if let Some(reason) = publication::sees_no_updates(&control, config, &selector).await? {
         let text = format!("`on_update` has no effect: {reason}");
         findings.push(Finding::warning("publication", text));
+    }
+    let is_first_start = control.slot(&config.slot).await?.is_none();
+    for gap in publication::look_for_gaps(&control, config, &selector).await? {
+        findings.push(match gap {
+            Gap::Unlogged(error) => Finding::bad("tables", error_chain(&error)),
+            Gap::Missing(error) if is_first_start => Finding::bad("tables", error_chain(&error)),
+            Gap::Missing(error) | Gap::Awaited(error) => Finding::warning("tables", error_chain(&error)),
+        });
     }
     slot(&control, config, findings).await
 }
@@ -199,9 +217,8 @@ async fn slot(control: &Control, config: &config::Postgres, findings: &mut Vec<F
             findings.push(Finding::good("slot", format!("`{name}` stands at {confirmed}{used}")));
         }
     }
-    if let Some(publication) = control.publication(&config.publication).await?
-        && publication::may_be_younger(&publication, slot.catalog_xmin_age)
-    {
+    // One that is being read has been found there.
+    if slot.active_pid.is_none() && publication::may_be_younger(control, config, slot.catalog_xmin_age).await? {
         findings.push(Finding::warning(
             "publication",
             format!(

@@ -1,13 +1,17 @@
 //! The publication: made when missing and allowed, and compared with what the pipeline lists.
 //!
 //! A table that the pipeline lists and the publication leaves out would be a silent gap, so it is an error at the start
-//! and a warning later.
+//! and a warning later. What it leaves out of a table on purpose is told.
+
+mod catalog;
 
 use crate::config;
-
-use super::control::{Control, PublicationFacts, TableFacts, quote_identifier};
-use super::error::PostgresError;
+use crate::config::NamePattern;
 use crate::source::select::Selector;
+
+use self::catalog::{Catalog, GENERATED_COLUMNS, PublicationFacts, Published, TableFacts, arrives_as};
+use super::control::{Control, quote_identifier};
+use super::error::PostgresError;
 
 /// Makes the publication where it is missing.
 ///
@@ -21,9 +25,19 @@ pub(super) async fn ensure(
     again: bool,
 ) -> Result<(), PostgresError> {
     let name = &config.publication;
-    if control.publication(name).await?.is_none() {
-        let tables = listed(control, selector).await?;
-        let statement = create_statement(name, selector, &tables)?;
+    let publication = PublicationFacts::read(control, name).await?;
+    let catalog = Catalog::read(control, selector).await?;
+    for gap in gaps(config, selector, &catalog, publication.as_ref()) {
+        match gap {
+            Gap::Unlogged(error) if !again => return Err(error),
+            Gap::Missing(error) if first_start && !again => return Err(error),
+            Gap::Unlogged(error) | Gap::Missing(error) | Gap::Awaited(error) => {
+                tracing::warn!(error = %error, "nothing is published for what the pipeline lists");
+            }
+        }
+    }
+    if publication.is_none() {
+        let statement = create_statement(control, name, selector, &catalog.listed(selector))?;
         if !config.create {
             return Err(PostgresError::PublicationMissing {
                 publication: name.clone(),
@@ -41,33 +55,73 @@ pub(super) async fn ensure(
             tracing::info!(publication = name, statement, "publication made");
         }
     }
-    let known = if selector.has_tables() {
-        control.tables().await?
-    } else {
-        Vec::new()
-    };
-    for pattern in selector.table_patterns().filter(|pattern| pattern.is_literal()) {
-        if !known.iter().any(|table| pattern.matches(&table.schema, &table.name)) {
-            tracing::warn!(
-                table = pattern.as_str(),
-                "a listed table does not exist; nothing is published for it"
-            );
-        }
-    }
     if let Some(reason) = sees_no_updates(control, config, selector).await? {
         tracing::warn!(reason, "`on_update` has no effect");
     }
     match compare(control, config, selector).await {
+        Ok(left_out) => {
+            for what in left_out {
+                tracing::warn!(publication = name, "the publication leaves out a part: {what}");
+            }
+            Ok(())
+        }
         // A table that came while the pipeline ran; the stream of the others goes on.
         Err(error @ PostgresError::PublicationLacksTables { .. }) if again => {
             tracing::warn!(error = %error, "the publication no longer fits the pipeline");
             Ok(())
         }
-        result => result,
+        Err(error) => Err(error),
     }
 }
 
-/// Checks that the publication has every existing table that the pipeline lists.
+/// A pattern of tables of which no row can arrive.
+pub(super) enum Gap {
+    /// It names a relation whose rows are never in the log.
+    Unlogged(PostgresError),
+    /// It names no table. What one that is made later holds before it is in the publication is lost.
+    Missing(PostgresError),
+    /// The same, where the publication will have the table as soon as it is made, or the pattern stands for tables to come.
+    Awaited(PostgresError),
+}
+
+/// The patterns of which no row can arrive.
+pub(super) async fn look_for_gaps(
+    control: &Control,
+    config: &config::Postgres,
+    selector: &Selector,
+) -> Result<Vec<Gap>, PostgresError> {
+    let publication = PublicationFacts::read(control, &config.publication).await?;
+    let catalog = Catalog::read(control, selector).await?;
+    Ok(gaps(config, selector, &catalog, publication.as_ref()))
+}
+
+fn gaps(
+    config: &config::Postgres,
+    selector: &Selector,
+    catalog: &Catalog,
+    publication: Option<&PublicationFacts>,
+) -> Vec<Gap> {
+    let is_empty = selector.has_tables() && !selector.has_prefixes() && catalog.listed(selector).is_empty();
+    let gap = |(pattern, unlogged): (&NamePattern, Option<&TableFacts>)| {
+        if let Some(table) = unlogged.filter(|_| pattern.names_one()) {
+            return Gap::Unlogged(PostgresError::NotLogged {
+                table: table.quoted(),
+                what: table.unlogged.clone().unwrap_or_default(),
+            });
+        }
+        let error = PostgresError::ListedTableMissing {
+            pattern: pattern.as_str().to_owned(),
+            publication: config.publication.clone(),
+        };
+        match publication.is_some_and(|publication| publication.awaits(pattern)) {
+            false if pattern.names_one() || is_empty => Gap::Missing(error),
+            _ => Gap::Awaited(error),
+        }
+    };
+    catalog.unmatched(selector).into_iter().map(gap).collect()
+}
+
+/// Checks that the publication has every existing table that the pipeline lists, and tells what it leaves out of them.
 ///
 /// # Errors
 /// [`PostgresError::PublicationLacksTables`] with the statement that mends it.
@@ -75,49 +129,118 @@ pub(super) async fn compare(
     control: &Control,
     config: &config::Postgres,
     selector: &Selector,
-) -> Result<(), PostgresError> {
+) -> Result<Vec<String>, PostgresError> {
     let name = &config.publication;
-    let Some(publication) = control.publication(name).await? else {
+    let Some(publication) = PublicationFacts::read(control, name).await? else {
         return Err(PostgresError::PublicationMissing {
             publication: name.clone(),
             remedy: "it was dropped while in use; rows written since then are lost to this slot".to_owned(),
         });
     };
     if !selector.has_tables() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     if !publication.inserts {
         return Err(PostgresError::PublicationLacksInserts {
             publication: name.clone(),
+            remedy: set_publish(name, &publication, &["insert"]),
         });
     }
-    let published = control.published_tables(name).await?;
-    let missing: Vec<TableFacts> = listed(control, selector)
-        .await?
-        .into_iter()
-        .filter(|table| {
-            !published
-                .iter()
-                .any(|(schema, name)| *schema == table.schema && *name == table.name)
-        })
+    let catalog = Catalog::read(control, selector).await?;
+    let published = Published::read(control, name).await?;
+    let listed = catalog.listed(selector);
+    let is_published = |table: &TableFacts| published.iter().find(|found| found.is(&table.schema, &table.name));
+    let missing: Vec<TableFacts> = listed
+        .iter()
+        .filter(|table| is_published(table).is_none())
+        .cloned()
         .collect();
-    if missing.is_empty() {
-        return Ok(());
+    if !missing.is_empty() {
+        return Err(PostgresError::PublicationLacksTables {
+            publication: name.clone(),
+            tables: names(&missing),
+            remedy: remedy(name, &publication, &missing, &catalog, &published),
+        });
     }
-    let tables = names(&missing);
-    let remedy = if missing.iter().any(|table| table.partitioned && !publication.all_tables) {
+    let mut left_out = Vec::new();
+    left_out.extend(operations_left_out(name, &publication, selector));
+    for (table, found) in listed.iter().filter_map(|table| Some((table, is_published(table)?))) {
+        if let Some(condition) = &found.row_filter {
+            left_out.push(format!("rows of {} without {condition} never arrive", table.quoted()));
+        }
+        if !found.left_out.is_empty() {
+            left_out.push(format!(
+                "rows of {} come without the columns {}",
+                table.quoted(),
+                found.left_out.join(", ")
+            ));
+        }
+    }
+    Ok(left_out)
+}
+
+/// What is to be done about tables that the publication lacks.
+fn remedy(
+    name: &str,
+    publication: &PublicationFacts,
+    missing: &[TableFacts],
+    catalog: &Catalog,
+    published: &[Published],
+) -> String {
+    let mut steps = Vec::new();
+    let mut added = Vec::new();
+    let mut asks_root = false;
+    for table in missing {
+        if let Some(above) = arrives_as(table, published) {
+            steps.push(format!(
+                "rows of {} arrive under the name of {above}: list that in its place",
+                table.quoted()
+            ));
+            continue;
+        }
+        asks_root |= table.partitioned && !publication.via_root;
+        if !publication.all_tables && !catalog.has_published_parts(table, published) {
+            added.push(table.clone());
+        }
+    }
+    let alter = format!("ALTER PUBLICATION {}", quote_identifier(name));
+    if !added.is_empty() {
+        steps.push(format!("{alter} ADD TABLE {}", names(&added)));
+    }
+    if asks_root {
+        steps.push(format!("{alter} SET (publish_via_partition_root = true)"));
+    }
+    steps.join("; ")
+}
+
+/// Which operations on ordinary tables do not arrive.
+fn operations_left_out(name: &str, publication: &PublicationFacts, selector: &Selector) -> Option<String> {
+    let operations = publication.operations();
+    let left_out: Vec<&str> = operations
+        .iter()
+        .filter_map(|(operation, is_there)| (!is_there).then_some(*operation))
+        .collect();
+    (selector.has_ordinary_tables() && !left_out.is_empty()).then(|| {
         format!(
-            "ALTER PUBLICATION {} SET (publish_via_partition_root = true), or ADD TABLE {tables}",
-            quote_identifier(name)
+            "{} of ordinary tables never arrive: once each of its tables has a primary key or another replica identity, {}",
+            left_out.join(", "),
+            set_publish(name, publication, &left_out)
         )
-    } else {
-        format!("ALTER PUBLICATION {} ADD TABLE {tables}", quote_identifier(name))
-    };
-    Err(PostgresError::PublicationLacksTables {
-        publication: name.clone(),
-        tables,
-        remedy,
     })
+}
+
+/// The statement by which it publishes these operations too.
+fn set_publish(name: &str, publication: &PublicationFacts, more: &[&str]) -> String {
+    let operations = publication.operations();
+    let wanted: Vec<&str> = operations
+        .iter()
+        .filter_map(|(operation, is_there)| (*is_there || more.contains(operation)).then_some(*operation))
+        .collect();
+    format!(
+        "ALTER PUBLICATION {} SET (publish = '{}')",
+        quote_identifier(name),
+        wanted.join(", ")
+    )
 }
 
 /// Why UPDATEs of outboxes do not arrive, where the pipeline asks for them and the publication leaves them out.
@@ -127,28 +250,53 @@ pub(super) async fn sees_no_updates(
     selector: &Selector,
 ) -> Result<Option<String>, PostgresError> {
     let name = &config.publication;
-    let publication = control.publication(name).await?;
-    let is_blind = selector.sees_updates() && publication.is_some_and(|publication| !publication.updates);
-    Ok(is_blind.then(|| {
+    let publication = PublicationFacts::read(control, name).await?;
+    let blind = publication.filter(|publication| selector.sees_updates() && !publication.updates);
+    Ok(blind.map(|publication| {
         format!(
             "publication `{name}` does not publish UPDATE: once each of its tables has a primary key or another replica \
-             identity, ALTER PUBLICATION {} SET (publish = 'insert, update')",
-            quote_identifier(name)
+             identity, {}",
+            set_publish(name, &publication, &["update"])
         )
     }))
 }
 
-/// The database's tables that a pattern names. Partitions count through their root.
-async fn listed(control: &Control, selector: &Selector) -> Result<Vec<TableFacts>, PostgresError> {
-    if !selector.has_tables() {
-        return Ok(Vec::new());
-    }
-    let mut tables = control.tables().await?;
-    tables.retain(|table| !table.partition && selector.table(&table.schema, &table.name).is_some());
-    Ok(tables)
+pub(super) async fn exists(control: &Control, config: &config::Postgres) -> Result<bool, PostgresError> {
+    Ok(PublicationFacts::read(control, &config.publication).await?.is_some())
 }
 
-fn create_statement(name: &str, selector: &Selector, tables: &[TableFacts]) -> Result<String, PostgresError> {
+/// Whether a first start can make the publication.
+///
+/// # Errors
+/// What keeps it from that.
+pub(super) async fn could_be_made(
+    control: &Control,
+    config: &config::Postgres,
+    selector: &Selector,
+) -> Result<(), PostgresError> {
+    let name = &config.publication;
+    let listed = Catalog::read(control, selector).await?.listed(selector);
+    create_statement(control, name, selector, &listed)?;
+    let foreign: Vec<TableFacts> = listed.into_iter().filter(|table| !table.owned).collect();
+    let can_create = control.may_create_in_database().await?;
+    if can_create && foreign.is_empty() {
+        return Ok(());
+    }
+    Err(PostgresError::MayNotPublish {
+        publication: name.clone(),
+        what: match can_create {
+            true => format!("is not the owner of {}", names(&foreign)),
+            false => "has no right to CREATE in this database".to_owned(),
+        },
+    })
+}
+
+fn create_statement(
+    control: &Control,
+    name: &str,
+    selector: &Selector,
+    tables: &[TableFacts],
+) -> Result<String, PostgresError> {
     let mut statement = format!("CREATE PUBLICATION {}", quote_identifier(name));
     if tables.is_empty() {
         return Ok(statement);
@@ -172,8 +320,13 @@ fn create_statement(name: &str, selector: &Selector, tables: &[TableFacts]) -> R
             });
         }
     }
+    // Without them the server refuses an UPDATE where one is part of the primary key.
+    let generated = match control.version() >= GENERATED_COLUMNS {
+        true => ", publish_generated_columns = stored",
+        false => "",
+    };
     statement.push_str(&format!(
-        " FOR TABLE {} WITH (publish = '{publish}', publish_via_partition_root = true)",
+        " FOR TABLE {} WITH (publish = '{publish}', publish_via_partition_root = true{generated})",
         names(tables)
     ));
     Ok(statement)
@@ -183,7 +336,16 @@ fn names(tables: &[TableFacts]) -> String {
     tables.iter().map(TableFacts::quoted).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether the publication may be younger than what the slot must still read: both ages count transactions back from now.
-pub(super) fn may_be_younger(publication: &PublicationFacts, catalog_xmin_age: Option<i32>) -> bool {
-    catalog_xmin_age.is_some_and(|slot| publication.age < slot)
+/// The publication's age against that of what the slot must still read, if it may be the younger one: both count
+/// transactions back from now.
+///
+/// A slot that was made beside older ones keeps their catalog, so it can look older than it is.
+pub(super) async fn may_be_younger(
+    control: &Control,
+    config: &config::Postgres,
+    catalog_xmin_age: Option<i32>,
+) -> Result<bool, PostgresError> {
+    let publication = PublicationFacts::read(control, &config.publication).await?;
+    let ages = publication.map(|publication| publication.age).zip(catalog_xmin_age);
+    Ok(ages.is_some_and(|(publication, slot)| publication < slot))
 }

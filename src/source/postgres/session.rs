@@ -245,7 +245,14 @@ impl Opening<'_> {
                     }
                 };
                 let catalog_xmin_age = slot.as_ref().and_then(|slot| slot.catalog_xmin_age);
-                warn_of_young_publication(control, config, catalog_xmin_age).await?;
+                // With a checkpoint it has been read already.
+                if from.is_none() && publication::may_be_younger(control, config, catalog_xmin_age).await? {
+                    tracing::warn!(
+                        publication = config.publication,
+                        slot = config.slot,
+                        "the publication may be younger than what the slot must still read: changes written before it was made cannot be read"
+                    );
+                }
                 (link, position, gap)
             }
             Plan::MakeSlot { drop_first, from, gap } => {
@@ -348,23 +355,6 @@ async fn make_temporary_slot(client: &mut ReplicationClient, config: &config::Po
         found: "another answer to CREATE_REPLICATION_SLOT".to_owned(),
         expected: "the slot's name and consistent point",
     })
-}
-
-async fn warn_of_young_publication(
-    control: &Control,
-    config: &config::Postgres,
-    catalog_xmin_age: Option<i32>,
-) -> Result<(), PostgresError> {
-    if let Some(publication) = control.publication(&config.publication).await?
-        && publication::may_be_younger(&publication, catalog_xmin_age)
-    {
-        tracing::warn!(
-            publication = config.publication,
-            slot = config.slot,
-            "the publication may be younger than what the slot must still read: changes written before it was made cannot be read"
-        );
-    }
-    Ok(())
 }
 
 pub(super) async fn identify(client: &mut ReplicationClient) -> Result<ServerFacts, PostgresError> {
