@@ -22,7 +22,11 @@ fn by_key(records: &[Record]) -> BTreeMap<&str, &Record> {
 #[test]
 fn payloads_arrive_byte_for_byte() {
     let bed = TestBed::new();
-    let mut relay = started(&bed, OUTBOX);
+    let mut app = bed.app();
+    app.batch_execute("CREATE TABLE json_outbox (payload json); CREATE TABLE text_outbox (payload text)")
+        .unwrap();
+    let both = OUTBOX.replace("prefixes: [outbox]", "prefixes: [outbox], tables: ['*_outbox']");
+    let mut relay = started(&bed, &both);
     let payloads = [
         r#"{"tags":[]}"#,
         r#"{"a":null}"#,
@@ -39,18 +43,23 @@ fn payloads_arrive_byte_for_byte() {
         "[]",
         r#"{"payload": {"payload": null}}"#,
     ];
-    let mut app = bed.app();
     for payload in payloads {
         app.emit("outbox", &format!(r#"{{"aggregate_id":"k","payload" : {payload} }}"#));
+        for table in ["json_outbox", "text_outbox"] {
+            let insert = format!("INSERT INTO {table} VALUES ('{payload}')");
+            app.batch_execute(&insert).unwrap();
+        }
     }
-    relay.wait_settled(payloads.len() as u64);
+    let count = payloads.len() * 3;
+    relay.wait_settled(count as u64);
     let mut reader = bed.reader(&["events"]);
     let values: Vec<_> = reader
-        .exactly(payloads.len())
+        .exactly(count)
         .iter()
         .map(|record| record.value_text().unwrap())
         .collect();
-    assert_eq!(values, payloads);
+    let expected: Vec<_> = payloads.iter().flat_map(|payload| [*payload; 3]).collect();
+    assert_eq!(values, expected);
 }
 
 #[test]
@@ -390,6 +399,69 @@ fn a_row_whose_table_lacks_a_column_is_handled_as_a_message_without_that_field()
     let mut reader = bed.reader(&["made"]);
     let made = &reader.exactly(1)[0];
     assert_eq!((made.value_text(), made.key_text()), (Some("typed"), None));
+}
+
+#[test]
+fn a_column_that_is_null_or_empty_has_the_outcome_of_such_a_member() {
+    let bed = TestBed::new();
+    let mut app = bed.app();
+    app.batch_execute(
+        "CREATE TABLE o_outbox (event_type text, aggregate_id text, aggregate_type text, extra text, payload json)",
+    )
+    .unwrap();
+    let pipeline = OUTBOX
+        .replace("prefixes: [outbox]", "prefixes: [outbox], tables: ['*_outbox']")
+        .replace(
+            "topic: '<topic>'",
+            "topic: '<name>.${event_type}', default_topic: '<name>.default', additional_headers: {x: extra}",
+        );
+    let mut relay = started(&bed, &pipeline);
+    let columns = ["event_type", "aggregate_id", "aggregate_type", "extra", "payload"];
+    let mut count = 0;
+    for other in columns {
+        for (json, text) in [("null", "NULL"), (r#""""#, "''")] {
+            if (other, text) == ("payload", "''") {
+                continue; // no JSON
+            }
+            let value_of = |column: &str| match column {
+                _ if column == other => (json, text),
+                "payload" => ("1", "'1'"),
+                _ => (r#""made""#, "'made'"),
+            };
+            let members: Vec<String> = columns
+                .iter()
+                .map(|column| format!(r#""{column}": {}"#, value_of(column).0))
+                .collect();
+            app.emit("outbox", &format!("{{{}}}", members.join(", ")));
+            let cells: Vec<&str> = columns.iter().map(|column| value_of(column).1).collect();
+            let insert = format!("INSERT INTO o_outbox VALUES ({})", cells.join(", "));
+            app.batch_execute(&insert).unwrap();
+            count += 1;
+        }
+    }
+    relay.wait_settled(count * 2);
+    let mut reader = bed.reader(&["made", "default"]);
+    let records = reader.exactly(count as usize * 2);
+    let seen = |record: &Record| {
+        let headers: Vec<_> = record
+            .headers
+            .iter()
+            .filter(|(name, _)| name != "df-event-id")
+            .cloned()
+            .collect();
+        (record.topic.clone(), record.key.clone(), record.value.clone(), headers)
+    };
+    for topic in ["made", "default"] {
+        let of_topic: Vec<_> = records
+            .iter()
+            .filter(|record| record.topic.ends_with(topic))
+            .map(seen)
+            .collect();
+        assert!(of_topic.len() >= 4, "{of_topic:?}");
+        for pair in of_topic.chunks(2) {
+            assert_eq!(pair[0], pair[1]);
+        }
+    }
 }
 
 #[test]

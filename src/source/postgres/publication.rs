@@ -27,10 +27,12 @@ pub(super) async fn ensure(
     let name = &config.publication;
     let publication = PublicationFacts::read(control, name).await?;
     let catalog = Catalog::read(control, selector).await?;
+    // Who only looks on loses nothing.
+    let begins = !again && !config.temporary;
     for gap in gaps(config, selector, &catalog, publication.as_ref()) {
         match gap {
-            Gap::Unlogged(error) if !again => return Err(error),
-            Gap::Missing(error) if first_start && !again => return Err(error),
+            Gap::Unlogged(error) if begins => return Err(error),
+            Gap::Missing(error) if begins && first_start => return Err(error),
             Gap::Unlogged(error) | Gap::Missing(error) | Gap::Awaited(error) => {
                 tracing::warn!(error = %error, "nothing is published for what the pipeline lists");
             }
