@@ -105,10 +105,13 @@ fn a_start_that_there_is_not_is_refused_with_what_there_is(binlog: Binlog) {
         }
         Binlog::Mariadb => {
             starts.push((format!("{{gtid: '{uuid}'}}"), vec!["GTID set of MySQL", "is MariaDB"]));
-            starts.push(("{gtid: 0-1-999}".to_owned(), vec!["`start`", "0-1-999", "never had"]));
+            starts.push((
+                "{gtid: 0-1-999}".to_owned(),
+                vec!["the place to begin at", "0-1-999", "never had"],
+            ));
             starts.push((
                 "{gtid: '0-1-1,5-1-1'}".to_owned(),
-                vec!["`start`", "5-1-1", "never had"],
+                vec!["the place to begin at", "5-1-1", "never had"],
             ));
         }
     }
@@ -131,7 +134,7 @@ fn a_place_inside_an_event_is_refused(binlog: Binlog) {
     let line = relay.fails();
     println!("{line}");
     assert!(
-        line.contains("`start`") && line.contains(&format!("binlog.000001:{inside}")),
+        line.contains("the place to begin at") && line.contains(&format!("binlog.000001:{inside}")),
         "{line}"
     );
     assert!(relay.position().is_none(), "nothing was saved");
@@ -155,13 +158,19 @@ fn what_was_purged_before_the_first_start_counts_as_done(binlog: Binlog) {
     // Without what was purged no start has everything.
     if binlog == Binlog::Mariadb {
         let line = starting(&bed, "{gtid: 0-1-1}", "none").fails();
-        assert!(line.contains("`start`") && line.contains("purged"), "{line}");
+        assert!(
+            line.contains("the place to begin at") && line.contains("purged"),
+            "{line}"
+        );
     }
     let saved = relay.saved_mysql().unwrap();
     match binlog {
         Binlog::Gtids => {
             let line = starting(&bed, &format!("{{gtid: '{}:1'}}", server_uuid(&bed)), "none").fails();
-            assert!(line.contains("`start`") && line.contains("purged"), "{line}");
+            assert!(
+                line.contains("the place to begin at") && line.contains("purged"),
+                "{line}"
+            );
             let purged: String = admin.query_first("SELECT @@GLOBAL.gtid_purged").unwrap().unwrap();
             assert!(!purged.is_empty());
             let purged: tailpost::gtid::GtidSet = purged.parse().unwrap();

@@ -118,23 +118,25 @@ pub enum MysqlError {
         "the checkpoint is by {saved}, and the server {found}. Remedy: undo the change, or start once with --accept-gap to go on from its oldest binlog"
     )]
     OtherKind { saved: &'static str, found: &'static str },
-    #[error("`start` is a {given}, and the server {found}")]
+    #[error("the place to begin at is a {given}, and the server {found}")]
     StartKind { given: &'static str, found: &'static str },
-    #[error("`start` names the GTIDs {start}, of which the server lacks {missing}: {reason}")]
+    #[error("the place to begin at is behind the GTIDs {start}, of which the server lacks {missing}: {reason}")]
     StartMissing {
         start: String,
         missing: String,
         reason: &'static str,
     },
     #[error(
-        "`start` names {place}, where no event begins (the server says {code}: {message}): SHOW BINLOG EVENTS and mysqlbinlog tell where they do"
+        "the place to begin at is {place}, where no event begins (the server says {code}: {message}): SHOW BINLOG EVENTS and mysqlbinlog tell where they do"
     )]
     StartInside {
         place: BinlogPlace,
         code: u16,
         message: String,
     },
-    #[error("`start` names {place}, which the server does not have; its binlog goes from {oldest} to {newest}")]
+    #[error(
+        "the place to begin at is {place}, which the server does not have; its binlog goes from {oldest} to {newest}"
+    )]
     StartPlace {
         place: BinlogPlace,
         oldest: BinlogPlace,

@@ -117,7 +117,7 @@ fn a_given_set_must_hold_what_was_purged_and_only_what_there_is() {
     );
     let error = begin(&mariadb("", "0-1-9"), &start("A:1-5")).unwrap_err();
     assert!(
-        error.contains("`start` is a GTID set of MySQL, and the server is MariaDB"),
+        error.contains("the place to begin at is a GTID set of MySQL, and the server is MariaDB"),
         "{error}"
     );
 }
