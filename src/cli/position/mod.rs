@@ -105,7 +105,7 @@ struct ImportArguments {
     #[arg(long)]
     as_this: bool,
     /// stdin has the offset of a Debezium connector for MySQL or MariaDB. The server is asked whether its log has it.
-    #[arg(long, conflicts_with = "as_this")]
+    #[arg(long)]
     debezium: bool,
     /// Do without a position that is saved and differs: in the store, or in a checkpoint file that is set aside.
     #[arg(long)]
@@ -168,7 +168,7 @@ async fn import(stored: &Stored<'_>, arguments: &ImportArguments) -> Result<(), 
     let mut stdin = std::io::stdin().lock().take(MAX_DOCUMENT_BYTES);
     stdin.read_to_end(&mut text).map_err(PositionError::Input)?;
     let position = match arguments.debezium {
-        true => read_offset(stored.pipeline, &text).await?,
+        true => read_offset(stored.pipeline, &text, arguments.as_this).await?,
         false => read_document(stored.pipeline, &text, arguments.as_this)?,
     };
     let free = |saved: &Saved, place: String| match arguments.replace || saved.is_nothing_beside(&position) {
@@ -202,11 +202,11 @@ async fn import(stored: &Stored<'_>, arguments: &ImportArguments) -> Result<(), 
 }
 
 /// The position of a Debezium connector's offset, which only the server can make whole.
-async fn read_offset(pipeline: &Pipeline, text: &[u8]) -> Result<Position, PositionError> {
+async fn read_offset(pipeline: &Pipeline, text: &[u8], as_this: bool) -> Result<Position, PositionError> {
     let Source::Mysql(config) = &pipeline.source else {
         return Err(debezium::OffsetError::Postgres.into());
     };
-    let start = debezium::read(&String::from_utf8_lossy(text))?;
+    let start = debezium::read(text, &config.id, as_this)?;
     let position = source::mysql::position_at(config, start).await;
     Ok(Position::Mysql(Box::new(position.map_err(SourceError::from)?)))
 }
