@@ -70,7 +70,11 @@ enum CommandError {
     },
     #[error("write to stdout")]
     Output(#[source] io::Error),
-    #[error("write {file}: what is there already stays, so remove it first or name another")]
+    #[error("write {file}: it is there already, and stays: remove it first, or name another")]
+    Occupied { file: String },
+    #[error("{file} has more than {MAX_BYTES} bytes: expected the configuration of one connector, or of its worker")]
+    TooLarge { file: String },
+    #[error("write {file}")]
     Write {
         file: String,
         #[source]
@@ -142,17 +146,23 @@ fn read(path: &Path) -> Result<String, CommandError> {
         false => Box::new(File::open(path).map_err(of_path)?),
     };
     let mut text = String::new();
-    reader.take(MAX_BYTES).read_to_string(&mut text).map_err(of_path)?;
-    Ok(text)
+    reader.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(of_path)?;
+    match text.len() as u64 > MAX_BYTES {
+        true => Err(CommandError::TooLarge { file: shown(path) }),
+        false => Ok(text),
+    }
 }
 
 /// Never over a file that is there: it may have been worked on.
 fn write(path: &Path, text: &str) -> Result<(), CommandError> {
     let file = OpenOptions::new().write(true).create_new(true).open(path);
     file.and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|error| CommandError::Write {
-            file: shown(path),
-            error,
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => CommandError::Occupied { file: shown(path) },
+            _ => CommandError::Write {
+                file: shown(path),
+                error,
+            },
         })
 }
 
