@@ -7,12 +7,16 @@ use crate::config::dsn::percent_encode;
 use crate::convert::yaml::{Mapping, Node};
 
 /// Debezium's names of what is verified, and ours.
-const MYSQL_MODES: [(&str, &str); 5] = [
+const MYSQL_MODES: [(&str, &str); 8] = [
     ("disabled", "disabled"),
     ("preferred", "preferred"),
     ("required", "required"),
     ("verify_ca", "verify-ca"),
     ("verify_identity", "verify-identity"),
+    // MariaDB's driver has names of its own.
+    ("disable", "disabled"),
+    ("trust", "required"),
+    ("verify_full", "verify-identity"),
 ];
 
 pub(super) fn set_dsn(work: &mut Work, config: &mut Mapping, database: Database) {
@@ -40,6 +44,18 @@ fn secret(work: &mut Work, name: &str, options: &mut Vec<String>) -> Option<Stri
     Some(work.secret(&given))
 }
 
+fn ssl_mode(work: &mut Work, name: &str, options: &mut Vec<String>) -> Option<String> {
+    let mode = part(work, name, options)?;
+    if mode != "allow" {
+        return Some(mode);
+    }
+    work.different(
+        options.last().map_or(name, |option| option.as_str()),
+        "`allow` is `prefer` here: TLS is tried first, and not last",
+    );
+    Some("prefer".to_owned())
+}
+
 fn host(work: &mut Work, options: &mut Vec<String>) -> String {
     part(work, "database.hostname", options).unwrap_or_else(|| {
         let what = "the connector does not say where the database is";
@@ -63,6 +79,7 @@ fn postgres(work: &mut Work, options: &mut Vec<String>) -> String {
     for (key, name) in given {
         let value = match key {
             "password" => secret(work, name, options),
+            "sslmode" => ssl_mode(work, name, options),
             _ => part(work, name, options),
         };
         pairs.extend(value.map(|value| (key, value)));
@@ -97,7 +114,8 @@ fn quoted(value: &str) -> String {
 
 fn mysql(work: &mut Work, database: Database, options: &mut Vec<String>) -> String {
     let mut host = host(work, options);
-    if host.contains(':') && !host.starts_with('[') {
+    // An address of IPv6; the colon of a placeholder is none.
+    if host.contains(':') && !host.contains("${") && !host.starts_with('[') {
         host = format!("[{host}]");
     }
     let port = part(work, "database.port", options);
