@@ -93,6 +93,11 @@ pub fn load(path: &Path, environment: &impl Environment) -> Result<Loaded, Confi
     load_text(path, &read_text(path)?, environment)
 }
 
+/// Every violation of a text that stands in no file.
+pub(crate) fn violations(text: &str, environment: &impl Environment) -> Vec<Violation> {
+    load_text(Path::new(""), text, environment).map_or_else(|error| error.violations, |_| Vec::new())
+}
+
 fn read_text(path: &Path) -> Result<String, ConfigError> {
     let bytes = read_file(path).map_err(|err| ConfigError::of_path(path, Problem::Unreadable { kind: err.kind() }))?;
     String::from_utf8(bytes).map_err(|_| ConfigError::of_path(path, Problem::NotUtf8))

@@ -62,6 +62,20 @@ impl Report {
         }
     }
 
+    /// Whether somebody has to do something about an option already.
+    pub(super) fn is_open(&self, option: &str) -> bool {
+        let is_open = |entry: &Entry| matches!(entry.fate, Fate::NotPossible | Fate::Unknown);
+        self.entries
+            .iter()
+            .any(|entry| entry.option == option && is_open(entry))
+    }
+
+    /// An option that was taken over is not, after all.
+    pub(super) fn take_back(&mut self, option: &str) {
+        self.entries
+            .retain(|entry| entry.option != option || entry.fate != Fate::Taken);
+    }
+
     /// In the order in which they were come upon.
     pub fn entries(&self) -> &[Entry] {
         &self.entries

@@ -2,7 +2,8 @@
 //!
 //! The way of a file: `input` reads it into options by the names that a connector knows; `transforms` takes the chain, of which
 //! the event routers become processors (`router`) and the rest is told; `source`, `connection`, `converters` and `sink` take
-//! theirs; `known` explains what needs nothing here; what is left then is unknown, and said to be.
+//! theirs; `known` explains what needs nothing here; what is left then is unknown, and said to be. At the end `validated` reads
+//! what was written as `tailpost validate` does, so that nothing of it is called taken over that a pipeline would refuse.
 //!
 //! What options mean is Debezium's documentation of its connectors and of "Outbox Event Router", and what version 3.6 was seen
 //! to do.
@@ -17,6 +18,7 @@ mod settings;
 mod sink;
 mod source;
 mod transforms;
+mod validated;
 mod work;
 
 use thiserror::Error;
@@ -115,8 +117,10 @@ pub fn convert(connector: Connector<'_>) -> Result<Conversion, ConvertError> {
     let pipeline = pipeline(&mut work, database, chain)?;
     converters::finish(&mut work);
     known::finish(&mut work);
+    let pipeline = format!("{HEAD}{}", pipeline.to_text());
+    validated::tell(&mut work.report, &pipeline);
     Ok(Conversion {
-        pipeline: format!("{HEAD}{}", pipeline.to_text()),
+        pipeline,
         report: work.report,
     })
 }
