@@ -3,9 +3,11 @@
 
 use std::io;
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use super::expressions;
 use super::settings::Settings;
 
 /// Where the connector runs.
@@ -34,6 +36,18 @@ pub enum InputError {
     NoObject,
     #[error("option `{option}`: expected text, a number, true or false")]
     NotScalar { option: String },
+    #[error(
+        "connectors by name ({names}), as Connect answers to GET /connectors?expand=info: expected one connector, as it answers to \
+         GET /connectors/NAME"
+    )]
+    Connectors { names: String },
+    #[error("{count} resources of kind KafkaConnector: expected one, so give each by itself")]
+    Resources { count: usize },
+    #[error(
+        "no option of a worker: expected properties of a Connect worker, with key.converter, value.converter or bootstrap.servers, as \
+         in connect-distributed.properties"
+    )]
+    NoWorker,
 }
 
 const SOURCE: &str = "debezium.source.";
@@ -52,12 +66,14 @@ pub(super) fn read(text: &str) -> Result<Input, InputError> {
         .iter()
         .any(|(name, _)| name.starts_with(SOURCE) || name.starts_with(SINK));
     let mut settings = Settings::default();
-    for (name, value) in properties {
-        let plain = match is_server {
-            true => server_name(&name),
-            false => connect_name(&name),
-        };
-        settings.insert(plain, name, &value);
+    for (name, value) in &properties {
+        match is_server {
+            true => {
+                let value = expressions::connect_value(value, &properties);
+                settings.insert(server_name(name), name, &value);
+            }
+            false => settings.insert(connect_name(name), name, value),
+        }
     }
     let platform = match is_server {
         true => Platform::Server,
@@ -68,11 +84,20 @@ pub(super) fn read(text: &str) -> Result<Input, InputError> {
 
 /// The options of a worker, from its properties.
 pub(super) fn read_worker(text: &str) -> Result<Settings, InputError> {
+    const KNOWN: [&str; 4] = [
+        "key.converter",
+        "value.converter",
+        "header.converter",
+        "bootstrap.servers",
+    ];
     let mut settings = Settings::default();
-    for (name, value) in properties(text)? {
+    for (name, value) in properties(text.trim_start_matches('\u{feff}'))? {
         settings.insert(name.clone(), name, &value);
     }
-    Ok(settings)
+    match KNOWN.iter().any(|name| settings.get(name).is_some()) {
+        true => Ok(settings),
+        false => Err(InputError::NoWorker),
+    }
 }
 
 fn properties(text: &str) -> Result<Vec<(String, String)>, InputError> {
@@ -94,14 +119,20 @@ fn of_object(mut object: Map<String, Value>) -> Result<Input, InputError> {
     let mut settings = Settings::default();
     let config = match object.remove("config") {
         Some(Value::Object(config)) => {
-            // What the worker's own answer has beside.
-            for told in ["tasks", "type"] {
+            // What the worker's own answer, or a request, has beside.
+            for told in ["tasks", "type", "initial_state"] {
                 object.remove(told);
             }
             insert_all(&mut settings, object)?;
             config
         }
         Some(_) => return Err(InputError::NoObject),
+        None if !object.is_empty() && object.values().all(|value| value.get("info").is_some()) => {
+            let names: Vec<&str> = object.keys().map(String::as_str).collect();
+            return Err(InputError::Connectors {
+                names: names.join(", "),
+            });
+        }
         None => object,
     };
     insert_all(&mut settings, config)?;
@@ -127,7 +158,21 @@ fn insert_all(settings: &mut Settings, options: Map<String, Value>) -> Result<()
 }
 
 fn of_strimzi(text: &str) -> Result<Input, InputError> {
-    let document: Value = serde_yaml::from_str(text).map_err(InputError::Yaml)?;
+    let mut connectors = Vec::new();
+    for document in serde_yaml::Deserializer::from_str(text) {
+        let document = Value::deserialize(document).map_err(InputError::Yaml)?;
+        if document.get("kind").and_then(Value::as_str) == Some("KafkaConnector") {
+            connectors.push(document);
+        }
+    }
+    let document = match (connectors.pop(), connectors.len()) {
+        (Some(document), 0) => document,
+        (last, others) => {
+            return Err(InputError::Resources {
+                count: others + usize::from(last.is_some()),
+            });
+        }
+    };
     let spec = document.get("spec").and_then(Value::as_object);
     let mut options = spec
         .and_then(|spec| spec.get("config")?.as_object())
@@ -181,7 +226,9 @@ mod tests {
     fn a_connector_s_json_with_and_without_its_frame() {
         let options =
             r#"{"slot.name": " orders ", "tasks.max": 1, "x": true, "none": null, "producer.override.acks": "all"}"#;
-        let framed = format!(r#"{{"name": "c", "config": {options}, "tasks": [], "type": "source"}}"#);
+        let framed = format!(
+            r#"{{"name": "c", "config": {options}, "tasks": [], "type": "source", "initial_state": "STOPPED"}}"#
+        );
         for text in [options, &framed, &format!("\u{feff}\n {framed}")] {
             let Input { platform, mut settings } = read(text).unwrap();
             assert_eq!(platform, Platform::Connect);
@@ -236,5 +283,23 @@ mod tests {
         assert!(list.is_some_and(|error| error.contains("`transforms`")));
         assert!(wrong(r#"{"config": 1}"#).is_some_and(|error| error.contains("`config`")));
         assert!(wrong("kind: KafkaConnector\nspec: {}\n").is_some());
+        let two = wrong("kind: KafkaConnector\n---\nkind: KafkaConnector\n");
+        assert!(two.is_some_and(|error| error.starts_with("2 resources")));
+        let expanded = wrong(r#"{"a": {"info": {}}, "b": {"info": {}}}"#);
+        assert!(expanded.is_some_and(|error| error.contains("(a, b)") && error.contains("/connectors/NAME")));
+    }
+
+    #[test]
+    fn a_connector_among_other_resources_is_found() {
+        let text = "kind: KafkaTopic\n---\nkind: KafkaConnector\nspec: {class: K, config: {slot.name: s}}\n";
+        assert_eq!(read(text).unwrap().settings.take("slot.name"), given("slot.name", "s"));
+    }
+
+    #[test]
+    fn a_worker_s_file_without_an_option_of_a_worker_is_refused() {
+        for text in ["{\"key.converter\": \"x\"}", "CONNECT_KEY_CONVERTER=x\n", ""] {
+            assert!(matches!(read_worker(text), Err(InputError::NoWorker)), "{text}");
+        }
+        assert!(read_worker("\u{feff}key.converter=x\n").is_ok());
     }
 }

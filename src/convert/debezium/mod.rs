@@ -10,6 +10,7 @@
 
 mod connection;
 mod converters;
+mod expressions;
 mod input;
 mod known;
 mod names;
