@@ -28,6 +28,7 @@ mod checkpoint_stores;
 mod cli;
 mod connection;
 mod convert;
+mod convert_options;
 mod crash;
 mod dead_letters;
 mod debezium;

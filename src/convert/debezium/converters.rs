@@ -164,6 +164,10 @@ fn connect_converter(work: &mut Work, of: &str) -> (Converter, String) {
         match (converter, name.as_str()) {
             (Converter::Json { .. }, "schemas.enable") => work.taken(&given.option, place(of)),
             (Converter::Other, _) => work.not_possible(&given.option, "see the converter that it belongs to"),
+            (Converter::Json { .. }, "decimal.format") if work.has_placed || of == "key" => work.different(
+                &given.option,
+                "decimals come as their digits, in a string where they are a placed column's",
+            ),
             _ => work.not_needed(&given.option, "payloads are sent as they are"),
         }
     }

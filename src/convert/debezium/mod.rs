@@ -5,15 +5,21 @@
 //! theirs; `known` explains what needs nothing here; what is left then is unknown, and said to be. At the end `validated` reads
 //! what was written as `tailpost validate` does, so that nothing of it is called taken over that a pipeline would refuse.
 //!
+//! Much depends on whether ordinary tables are captured beside the outboxes (`captured`): most options do nothing to an outbox's
+//! events, and all to other rows.
+//!
 //! What options mean is Debezium's documentation of its connectors and of "Outbox Event Router", and what version 3.6 was seen
 //! to do.
 
+mod captured;
 mod connection;
 mod converters;
 mod expressions;
 mod input;
 mod known;
 mod names;
+mod others;
+mod placed;
 mod router;
 mod settings;
 mod sink;
@@ -24,9 +30,11 @@ mod work;
 
 use thiserror::Error;
 
+use self::captured::Captured;
 use self::input::{Input, Platform};
 use self::router::Outboxes;
-use self::source::{Captured, Chosen};
+use self::settings::Given;
+use self::source::Chosen;
 use self::transforms::Transform;
 use self::work::Work;
 use super::Conversion;
@@ -38,7 +46,7 @@ pub use input::InputError;
 /// What a pipeline file begins with.
 const HEAD: &str =
     "# Of a Debezium connector, by `tailpost convert`: behind a line stands the option that it comes from.\n";
-const DECODER: &str = ".DecodeLogicalDecodingMessageContent";
+const DECODER: &str = "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent";
 
 /// What there is of a connector.
 #[derive(Debug, Clone, Copy)]
@@ -108,6 +116,8 @@ pub fn convert(connector: Connector<'_>) -> Result<Conversion, ConvertError> {
         settings,
         worker: worker.map_err(ConvertError::Worker)?,
         report: Report::default(),
+        has_ordinary: false,
+        has_placed: false,
     };
     let class = work.take("connector.class").ok_or(ConvertError::NoClass)?;
     let database = Database::of_class(&class.value).ok_or_else(|| ConvertError::OtherClass {
@@ -133,47 +143,47 @@ fn pipeline(work: &mut Work, database: Database, chain: Vec<Transform>) -> Resul
     let Chain {
         routers,
         decoder,
+        tracer,
         others,
     } = Chain::of(chain);
     if routers.is_empty() {
         return Err(ConvertError::NoRouter);
     }
+    work.has_placed = routers.iter().any(Transform::places_columns);
     let mut formats = converters::formats(work);
     let decodes = decoder.is_some();
     if let Some(decoder) = decoder {
         formats.messages_keep_nulls = take_decoder(work, decoder);
     }
+    let trace = tracer.map(|tracer| others::take_tracer(work, tracer));
     let captured = Captured::take(work, database, decodes);
+    let takes_all = routers.iter().any(|router| router.predicate.is_none());
     let shares: Vec<Share> = routers
         .into_iter()
         .flat_map(|router| shares(work, &captured, &prefix, decodes, router))
         .collect();
-    let chosen = chosen(work, &captured, &shares);
-    let ordinary = !chosen.ordinary.is_empty();
-    let source = source::source(
-        work,
-        database,
-        (prefix.text.clone(), prefix.option.clone()),
-        &captured,
-        chosen,
-    );
+    let chosen = chosen(work, database, &captured, &shares, takes_all);
+    work.has_ordinary = !chosen.ordinary.is_empty();
+    let has_outbox_tables = !chosen.outboxes.is_empty();
+    let id = (work.value(&prefix.given), prefix.given.option.clone());
+    let source = source::source(work, database, id, &captured, chosen);
     let is_only = shares.len() == 1;
-    let processors = shares.into_iter().map(|mut share| {
+    let mut processors: Vec<Mapping> = others::take_skipped(work, has_outbox_tables).into_iter().collect();
+    for mut share in shares {
         let outboxes = Outboxes {
             database,
             are_messages: share.are_messages,
             chosen: (!is_only).then_some(share.patterns.as_slice()),
             formats: &formats,
+            trace: trace.as_ref(),
         };
-        let processor = router::processor(work, &mut share.router, &outboxes);
-        tell_rest(work, share.router);
-        processor
-    });
-    let processors = processors.collect();
-    for other in others {
-        tell_other(work, other);
+        processors.push(router::processor(work, &mut share.router, &outboxes));
+        others::tell_rest(work, share.router);
     }
-    let sink = sink::sink(work, ordinary.then_some((prefix.text.as_str(), database)));
+    for other in others {
+        others::tell(work, other);
+    }
+    let sink = sink::sink(work, work.has_ordinary.then_some((&prefix.given, database)));
     tell_of_all(work);
     let mut spec = Mapping::default();
     spec.set("source", Node::Mapping(source), "");
@@ -189,35 +199,36 @@ fn pipeline(work: &mut Work, database: Database, chain: Vec<Transform>) -> Resul
 
 /// The logical name of the server, with which the connector's own topics begin.
 struct Prefix {
-    text: String,
-    option: String,
+    given: Given,
 }
 
 impl Prefix {
     fn take(work: &mut Work) -> Self {
-        match work.settings.take_any(&["topic.prefix", "database.server.name"]) {
-            Some(given) => {
-                work.taken(&given.option, "spec.source.config.id");
-                Self {
-                    text: given.value,
-                    option: given.option,
-                }
-            }
-            None => Self {
-                text: "debezium".to_owned(),
+        let given = work.settings.take_any(&["topic.prefix", "database.server.name"]);
+        if let Some(given) = &given {
+            work.taken(&given.option, "spec.source.config.id");
+        }
+        // Before version 2 it was called so.
+        if let Some(old) = work.take("database.server.name") {
+            work.not_needed(&old.option, "topic.prefix stands above it");
+        }
+        Self {
+            given: given.unwrap_or_else(|| Given {
                 option: "topic.prefix, by default".to_owned(),
-            },
+                value: "debezium".to_owned(),
+            }),
         }
     }
 }
 
 /// The pipeline's name is the connector's.
 fn metadata(work: &mut Work, prefix: &Prefix) -> Mapping {
-    let (name, option) = match work.take("name") {
-        Some(given) => (given.value, given.option),
-        None => (prefix.text.clone(), prefix.option.clone()),
+    let given = work.take("name").unwrap_or_else(|| prefix.given.clone());
+    let (name, option) = (work.value(&given), given.option);
+    let ours = match name.contains("${") {
+        true => name.clone(),
+        false => pipeline_name(&name),
     };
-    let ours = pipeline_name(&name);
     if ours == name {
         work.taken(&option, "metadata.name");
     } else {
@@ -249,6 +260,8 @@ fn pipeline_name(name: &str) -> String {
 struct Chain {
     routers: Vec<Transform>,
     decoder: Option<Transform>,
+    /// What makes spans of a row's context.
+    tracer: Option<Transform>,
     others: Vec<Transform>,
 }
 
@@ -256,12 +269,11 @@ impl Chain {
     fn of(transforms: Vec<Transform>) -> Self {
         let mut chain = Self::default();
         for transform in transforms {
-            if transform.class.ends_with(router::CLASS) {
-                chain.routers.push(transform);
-            } else if transform.class.ends_with(DECODER) {
-                chain.decoder = Some(transform);
-            } else {
-                chain.others.push(transform);
+            match transform.class.as_str() {
+                router::CLASS => chain.routers.push(transform),
+                DECODER => chain.decoder = Some(transform),
+                others::TRACER => chain.tracer = Some(transform),
+                _ => chain.others.push(transform),
             }
         }
         chain
@@ -278,7 +290,7 @@ struct Share {
 fn shares(work: &mut Work, captured: &Captured, prefix: &Prefix, decodes: bool, router: Transform) -> Vec<Share> {
     let mut shares = Vec::new();
     let predicate = router.predicate.as_ref();
-    let messages = format!("{}.message", prefix.text);
+    let messages = format!("{}{}message", prefix.given.value, captured.delimiter);
     let takes_messages = decodes && predicate.is_none_or(|predicate| predicate.takes(&messages).unwrap_or(true));
     if takes_messages {
         shares.push(Share {
@@ -287,10 +299,16 @@ fn shares(work: &mut Work, captured: &Captured, prefix: &Prefix, decodes: bool, 
             patterns: captured.prefixes.clone(),
         });
     }
-    if takes_messages && captured.tables.is_empty() {
+    if takes_messages && (captured.tables.is_empty() || (captured.is_every_table && predicate.is_none())) {
+        if !captured.tables.is_empty() {
+            work.different(
+                "table.include.list, by default",
+                "rows of tables, which the router there takes too, are not read: name outboxes in `outbox.tables`",
+            );
+        }
         return shares;
     }
-    let tables = captured.tables_of(predicate, &prefix.text).unwrap_or_else(|| {
+    let tables = captured.tables_of(predicate, &prefix.given.value).unwrap_or_else(|| {
         if let Some(predicate) = predicate {
             work.not_possible(
                 &predicate.option,
@@ -302,11 +320,13 @@ fn shares(work: &mut Work, captured: &Captured, prefix: &Prefix, decodes: bool, 
         }
         captured.tables.clone()
     });
-    let is_asked = tables.is_empty() && !takes_messages;
-    if !tables.is_empty() || is_asked {
+    let is_everything = predicate.is_none() && captured.is_every_table;
+    let is_told = !is_everything && !tables.is_empty();
+    let is_asked = !is_told && !takes_messages;
+    if is_told || is_asked {
         let patterns = match is_asked {
             true => {
-                let what = match captured.tables_option.is_empty() {
+                let what = match is_everything {
                     true => "the connector reads every table, and the file does not say which is the outbox",
                     false => "none of its tables can be named by a pattern, or the predicate takes none",
                 };
@@ -323,8 +343,8 @@ fn shares(work: &mut Work, captured: &Captured, prefix: &Prefix, decodes: bool, 
     shares
 }
 
-/// Which tables are outboxes, and which ordinary ones beside them.
-fn chosen(work: &mut Work, captured: &Captured, shares: &[Share]) -> Chosen {
+/// Which tables are outboxes, and which ordinary ones beside them. `takes_all`: a router takes whatever is captured.
+fn chosen(work: &mut Work, database: Database, captured: &Captured, shares: &[Share], takes_all: bool) -> Chosen {
     let patterns_of = |are_messages: bool| {
         let mut patterns: Vec<String> = Vec::new();
         for share in shares.iter().filter(|share| share.are_messages == are_messages) {
@@ -334,30 +354,41 @@ fn chosen(work: &mut Work, captured: &Captured, shares: &[Share]) -> Chosen {
         }
         patterns
     };
-    let outboxes = patterns_of(false);
-    let is_name = |table: &&String| !table.contains(['*', '?', '$']);
-    let ordinary = match outboxes.iter().all(|table| is_name(&table)) {
-        true => captured
-            .tables
-            .iter()
-            .filter(is_name)
-            .filter(|table| !outboxes.contains(table))
-            .cloned()
-            .collect(),
-        // What a pattern leaves is not for us to say.
-        false => Vec::new(),
+    let (outboxes, prefixes) = (patterns_of(false), patterns_of(true));
+    let ordinary = match takes_all {
+        true => Vec::new(),
+        false => captured.beside(&outboxes),
     };
-    if !captured.tables_option.is_empty() && !captured.tables.is_empty() {
+    let option = match captured.tables_option.is_empty() {
+        true => "table.include.list, by default",
+        false => &captured.tables_option,
+    };
+    if captured.is_every_table && !ordinary.is_empty() {
+        let own = match database {
+            Database::Postgres => "",
+            Database::Mysql | Database::Mariadb => ", with those of the server's own schemas such as `mysql`",
+        };
+        work.different(
+            option,
+            format!(
+                "changes of every table that no router takes are published there: so `tables` has `*.*` here{own}. Name those that \
+                 are consumed, if they are few"
+            ),
+        );
+    } else if !captured.tables_option.is_empty() && !captured.tables.is_empty() {
         let place = match ordinary.is_empty() {
             true => "spec.source.config.outbox.tables",
             false => "spec.source.config.outbox.tables and .tables",
         };
-        work.taken(&captured.tables_option, place);
+        work.taken(option, place);
     }
+    let named: Vec<String> = outboxes.iter().chain(&ordinary).cloned().collect();
+    captured::tell_of_case(work, database, option, &named);
+    captured::tell_of_case(work, database, &captured.prefixes_option, &prefixes);
     Chosen {
         outboxes,
         ordinary,
-        prefixes: patterns_of(true),
+        prefixes,
     }
 }
 
@@ -372,60 +403,8 @@ fn take_decoder(work: &mut Work, mut decoder: Transform) -> bool {
         work.taken(&given.option, "spec.processors[].drop_null_members");
         given.is("true")
     });
-    tell_rest(work, decoder);
+    others::tell_rest(work, decoder);
     keeps_nulls
-}
-
-/// Options of a transform that it is not known to have.
-fn tell_rest(work: &mut Work, mut transform: Transform) {
-    if let Some(predicate) = &transform.predicate {
-        work.taken(&predicate.option, "spec.processors[].tables");
-    }
-    for (_, given) in transform.settings.take_rest() {
-        work.unknown(&given.option);
-    }
-}
-
-/// Transforms that do nothing here, by the end of their class.
-const OTHER_TRANSFORMS: [(&str, &str); 8] = [
-    (
-        ".ByLogicalTableRouter",
-        "write the topic that comes of it into `route.replacement`",
-    ),
-    (
-        ".RegexRouter",
-        "it renames the topics of the router: write the new names into `route.replacement`",
-    ),
-    (".TimestampRouter", "no topic has a time in its name"),
-    (
-        "InsertHeader",
-        "no header has a fixed value: let a column have it, and place it by `additional_headers`",
-    ),
-    ("HeaderFrom$Value", "place the column by `additional_headers`"),
-    ("HeaderFrom$Key", "place the column by `additional_headers`"),
-    (
-        "Filter",
-        "leave out by a processor of type `filter`, in front of this one",
-    ),
-    ("ExtractNewRecordState", "outbox events need no unwrapping"),
-];
-
-fn tell_other(work: &mut Work, mut transform: Transform) {
-    let class = transform.class.as_str();
-    let remedy = OTHER_TRANSFORMS.iter().find(|(end, _)| class.ends_with(end));
-    match remedy {
-        Some((".ExtractNewRecordState" | "ExtractNewRecordState", why)) => work.not_needed(&transform.option, why),
-        Some((_, remedy)) => work.not_possible(&transform.option, format!("{class}: {remedy}")),
-        None => work.not_possible(
-            &transform.option,
-            format!(
-                "{class} is not known here: what it does to records is to be done by the application, or the consumer"
-            ),
-        ),
-    }
-    for (_, given) in transform.settings.take_rest() {
-        work.not_needed(&given.option, "see the transform that it belongs to");
-    }
 }
 
 /// What holds for every connector.

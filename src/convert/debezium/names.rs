@@ -5,6 +5,8 @@
 
 use regex_syntax::hir::{Class, Dot, Hir, HirKind, Look};
 
+use crate::config::PrefixPattern;
+
 /// An expression that stands for more names than this is meant as one.
 const MOST: usize = 64;
 /// What stands for a dot of an expression that may be any character, until it is clear which it is.
@@ -31,6 +33,8 @@ pub(super) fn tables_of_topics(expression: &str, prefix: &str) -> Option<Vec<Str
         let head: String = topic.chars().take(prefix.chars().count() + 1).collect();
         let is_prefix = head.replace(ANY, ".") == format!("{prefix}.").replace(ANY, ".");
         match (is_prefix, topic.strip_prefix(RUN)) {
+            // A topic of the connector's own, such as that of messages.
+            (true, _) if !topic[head.len()..].contains(['.', ANY, RUN]) => Some(Vec::new()),
             (true, _) => table(&topic[head.len()..]),
             (false, Some(_)) => table(topic),
             (false, None) => None,
@@ -77,6 +81,76 @@ pub(super) fn translated(expression: &str) -> String {
 pub(super) fn matches(expression: &str, text: &str) -> Option<bool> {
     let regex = regex::Regex::new(&format!(r"\A(?:{})\z", translated(expression))).ok()?;
     Some(regex.is_match(text))
+}
+
+/// Whether the whole of a table's, schema's or prefix's name matches, as Debezium compares them: in any case.
+pub(super) fn matches_name(expression: &str, name: &str) -> Option<bool> {
+    matches(&format!("(?i:{expression})"), name)
+}
+
+/// Whether a pattern of tables takes everything that another one takes, as far as their texts tell.
+pub(super) fn covers(pattern: &str, other: &str) -> bool {
+    match (pattern.split_once('.'), other.split_once('.')) {
+        (Some((schema, table)), Some((other_schema, other_table))) => {
+            part_covers(schema, other_schema) && part_covers(table, other_table)
+        }
+        _ => pattern == other,
+    }
+}
+
+/// A `*` of the other is one of the pattern's, and never its `?`.
+fn part_covers(pattern: &str, other: &str) -> bool {
+    let is_told = !(pattern.contains('?') && other.contains('*'));
+    pattern == other || (is_told && PrefixPattern::parse(pattern).is_ok_and(|pattern| pattern.matches(other)))
+}
+
+/// The pattern of the tables that two patterns both take: none where there are none. `Err`: no pattern says it.
+pub(super) fn intersection(one: &str, other: &str) -> Result<Option<String>, Unwritable> {
+    let (Some((schema, table)), Some((other_schema, other_table))) = (one.split_once('.'), other.split_once('.'))
+    else {
+        return Err(Unwritable);
+    };
+    let (schema, table) = (
+        part_intersection(schema, other_schema),
+        part_intersection(table, other_table),
+    );
+    match (schema, table) {
+        (Ok(None), _) | (_, Ok(None)) => Ok(None),
+        (Ok(Some(schema)), Ok(Some(table))) => Ok(Some(format!("{schema}.{table}"))),
+        _ => Err(Unwritable),
+    }
+}
+
+/// No pattern stands for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unwritable;
+
+/// The same of one side of the dot.
+pub(super) fn part_intersection(one: &str, other: &str) -> Result<Option<String>, Unwritable> {
+    const WILD: [char; 2] = ['*', '?'];
+    if part_covers(one, other) {
+        return Ok(Some(other.to_owned()));
+    }
+    if part_covers(other, one) {
+        return Ok(Some(one.to_owned()));
+    }
+    let differ = |one: &str, other: &str| !one.starts_with(other) && !other.starts_with(one);
+    let begin = |text: &str| text.split(WILD).next().unwrap_or_default().to_owned();
+    let end = |text: &str| {
+        text.rsplit(WILD)
+            .next()
+            .unwrap_or_default()
+            .chars()
+            .rev()
+            .collect::<String>()
+    };
+    let is_literal = |text: &str| !text.contains(WILD);
+    let are_apart =
+        is_literal(one) || is_literal(other) || differ(&begin(one), &begin(other)) || differ(&end(one), &end(other));
+    match are_apart {
+        true => Ok(None),
+        false => Err(Unwritable),
+    }
 }
 
 fn texts(expression: &str) -> Option<Vec<String>> {
@@ -220,6 +294,30 @@ mod tests {
         assert_eq!(tables_of_topics(".*outbox", "srv").unwrap(), ["*.*outbox"]);
         assert_eq!(tables_of_topics(r".*\.outbox", "srv").unwrap(), ["*.outbox"]);
         assert_eq!(tables_of_topics("other.public.outbox", "srv"), None);
+        assert_eq!(tables_of_topics(r"srv\.message", "srv").unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn names_are_matched_in_any_case() {
+        assert_eq!(matches_name("Shop", "shop"), Some(true));
+        assert_eq!(matches_name("(?i)PUBLIC.OutBox", "public.outbox"), Some(true));
+        assert_eq!(matches_name("shop|bank", "bank2"), Some(false));
+    }
+
+    #[test]
+    fn patterns_cover_and_cut_each_other() {
+        assert!(covers("*.*", "public.order_*"));
+        assert!(covers("public.o*", "public.outbox"));
+        assert!(!covers("public.?", "public.*"));
+        assert!(!covers("public.outbox", "public.*"));
+        let cut = |one, other| intersection(one, other).map(|pattern| pattern.unwrap_or_default());
+        assert_eq!(cut("*.outbox", "shop.*"), Ok("shop.outbox".to_owned()));
+        assert_eq!(cut("*.*outbox*", "public*.*"), Ok("public*.*outbox*".to_owned()));
+        assert_eq!(cut("public.outbox", "public.outbox"), Ok("public.outbox".to_owned()));
+        assert_eq!(cut("public.outbox", "public.order_*"), Ok(String::new()));
+        assert_eq!(cut("public.a*", "public.b*"), Ok(String::new()));
+        assert_eq!(cut("a*.x", "*b.y"), Ok(String::new()));
+        assert_eq!(cut("public.a*", "public.*b"), Err(Unwritable));
     }
 
     #[test]

@@ -3,14 +3,16 @@
 use super::Database;
 use super::converters::{Formats, KeyFormat, PayloadFormat};
 use super::names;
-use super::settings::{Given, list};
+use super::others::TRACE_COLUMN;
+use super::placed::{Placements, placements, set_placed};
+use super::settings::Given;
 use super::transforms::Transform;
 use super::work::Work;
 use crate::config::{Rewrite, Template};
 use crate::convert::yaml::{Mapping, Node};
 
-pub(super) const CLASS: &str = ".EventRouter";
-const PROCESSOR: &str = "spec.processors[]";
+pub(super) const CLASS: &str = "io.debezium.transforms.outbox.EventRouter";
+pub(super) const PROCESSOR: &str = "spec.processors[]";
 
 /// What a router's events are.
 pub(super) struct Outboxes<'a> {
@@ -20,6 +22,8 @@ pub(super) struct Outboxes<'a> {
     /// Patterns, where this router does not take all.
     pub(super) chosen: Option<&'a [String]>,
     pub(super) formats: &'a Formats,
+    /// The column of a row's trace, where a transform beside the router makes spans of it.
+    pub(super) trace: Option<&'a Given>,
 }
 
 /// The processor that does what this router does.
@@ -34,7 +38,11 @@ pub(super) fn processor(work: &mut Work, router: &mut Transform, outboxes: &Outb
     let route = route(work, router);
     processor.set("route", Node::Mapping(route), "");
     let mut placements = placements(work, router);
-    processor.set("columns", Node::Mapping(columns(work, router, &mut placements)), "");
+    processor.set(
+        "columns",
+        Node::Mapping(columns(work, router, outboxes, &mut placements)),
+        "",
+    );
     processor.set(
         "header_names",
         Node::Mapping(header_names()),
@@ -56,7 +64,7 @@ const NOT_NEEDED: [(&str, &str); 4] = [
     ("table.field.event.schema.version", "values have no Connect schema here"),
     (
         "tracing.operation.name",
-        "no span of its own is made: the context goes on as it is",
+        "no span of its own is made: the row's context goes on as it is",
     ),
     (
         "tracing.with.context.field.only",
@@ -69,27 +77,36 @@ fn route(work: &mut Work, router: &mut Transform) -> Mapping {
     let path = format!("{PROCESSOR}.route");
     let mut route = Mapping::default();
     let by = setting(router, "route.by.field", "aggregatetype");
-    put(work, &mut route, &path, "by", Node::text(by.value.clone()), &by);
+    let column = work.value(&by.given());
+    put(work, &mut route, &path, "by", Node::text(column), &by);
     let regex = setting(router, "route.topic.regex", "(?<routedByValue>.*)");
     let replacement = setting(router, "route.topic.replacement", "outbox.event.${routedByValue}");
     let expression = names::translated(&regex.value);
-    let ours = replacement_of(&replacement.value);
-    let usable = Template::parse(&ours)
-        .map_err(|error| error.to_string())
-        .and_then(|template| Rewrite::new(&expression, &template).map_err(|error| error.to_string()));
-    if let Err(reason) = usable {
-        let option = if regex.is_given {
-            &regex.option
-        } else {
-            &replacement.option
-        };
-        work.not_possible(
-            option,
-            format!(
-                "{reason}: write one without look-around, back references and possessive quantifiers into {path}.regex"
-            ),
-        );
+    // The expression stands for the value of any variable in the topic.
+    let groups = replacement_of(&without_placeholders(&replacement.value));
+    match Template::parse(&groups) {
+        Err(error) => work.not_possible(
+            &replacement.option,
+            format!("{error}: write the topic into {path}.replacement, with the expression's groups as `${{name}}`"),
+        ),
+        Ok(template) => {
+            if let Err(error) = Rewrite::new(&expression, &template) {
+                let option = if regex.is_given {
+                    &regex.option
+                } else {
+                    &replacement.option
+                };
+                work.not_possible(
+                    option,
+                    format!(
+                        "{error}: write one into {path}.regex that has the replacement's groups, and no look-around, back \
+                         reference or possessive quantifier"
+                    ),
+                );
+            }
+        }
     }
+    let ours = work.template(&replacement.given(), replacement_of);
     put(work, &mut route, &path, "regex", Node::text(expression), &regex);
     put(work, &mut route, &path, "replacement", Node::text(ours), &replacement);
     if regex.is_given {
@@ -129,14 +146,41 @@ fn push_literal(out: &mut String, character: char) {
     }
 }
 
-/// A router's option or its default.
-struct Choice {
-    value: String,
-    option: String,
-    is_given: bool,
+/// Placeholders of variables left out: what has a provider is no group of an expression.
+fn without_placeholders(replacement: &str) -> String {
+    let mut out = String::new();
+    let mut rest = replacement;
+    while let Some((before, after)) = rest.split_once("${") {
+        out.push_str(before);
+        match after.split_once('}') {
+            Some((inside, after)) if inside.contains(':') => rest = after,
+            _ => {
+                out.push_str("${");
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
 }
 
-fn setting(router: &mut Transform, name: &str, default: &str) -> Choice {
+/// A router's option or its default.
+pub(super) struct Choice {
+    pub(super) value: String,
+    pub(super) option: String,
+    pub(super) is_given: bool,
+}
+
+impl Choice {
+    fn given(&self) -> Given {
+        Given {
+            option: self.option.clone(),
+            value: self.value.clone(),
+        }
+    }
+}
+
+pub(super) fn setting(router: &mut Transform, name: &str, default: &str) -> Choice {
     match router.settings.take(name).filter(|given| !given.value.is_empty()) {
         Some(given) => Choice {
             value: given.value,
@@ -152,14 +196,14 @@ fn setting(router: &mut Transform, name: &str, default: &str) -> Choice {
 }
 
 /// Puts it into the file, and into the report where it was given.
-fn put(work: &mut Work, mapping: &mut Mapping, path: &str, key: &str, node: Node, choice: &Choice) {
+pub(super) fn put(work: &mut Work, mapping: &mut Mapping, path: &str, key: &str, node: Node, choice: &Choice) {
     match choice.is_given {
         true => work.place(mapping, path, key, node, &choice.option),
         false => mapping.set(key, node, format!("{}, by default", choice.option)),
     }
 }
 
-fn columns(work: &mut Work, router: &mut Transform, placements: &mut Placements) -> Mapping {
+fn columns(work: &mut Work, router: &mut Transform, outboxes: &Outboxes<'_>, placements: &mut Placements) -> Mapping {
     let path = format!("{PROCESSOR}.columns");
     let mut columns = Mapping::default();
     let fields = [
@@ -169,7 +213,8 @@ fn columns(work: &mut Work, router: &mut Transform, placements: &mut Placements)
     ];
     for (key, name, default) in fields {
         let field = setting(router, name, default);
-        put(work, &mut columns, &path, key, Node::text(field.value.clone()), &field);
+        let column = work.value(&field.given());
+        put(work, &mut columns, &path, key, Node::text(column), &field);
     }
     match router.settings.take("table.field.event.timestamp") {
         Some(given) if work.has_no_record_times() => {
@@ -178,13 +223,10 @@ fn columns(work: &mut Work, router: &mut Transform, placements: &mut Placements)
                 "Debezium Server sends no times of its own: records have the commit's",
             );
         }
-        Some(given) => work.place(
-            &mut columns,
-            &path,
-            "timestamp",
-            Node::text(given.value.clone()),
-            &given.option,
-        ),
+        Some(given) => {
+            let column = work.value(&given);
+            work.place(&mut columns, &path, "timestamp", Node::text(column), &given.option);
+        }
         None => work.different(
             &format!("transforms.{}.table.field.event.timestamp", router.alias),
             "records have the time of the commit, where the connector's is that of its own reading",
@@ -196,16 +238,28 @@ fn columns(work: &mut Work, router: &mut Transform, placements: &mut Placements)
             false => columns.set("partition", Node::text(column), option),
         }
     }
-    if let Some(given) = router.settings.take("tracing.span.context.field") {
-        work.place(
-            &mut columns,
-            &path,
-            "trace",
-            Node::text(given.value.clone()),
-            &given.option,
-        );
-    }
+    set_trace(work, router, outboxes, &path, &mut columns);
     columns
+}
+
+/// The router looks at a column by itself, where the worker has what makes spans: told by any option of that.
+fn set_trace(work: &mut Work, router: &mut Transform, outboxes: &Outboxes<'_>, path: &str, columns: &mut Mapping) {
+    let own = router.settings.take("tracing.span.context.field");
+    let traces = ["tracing.operation.name", "tracing.with.context.field.only"];
+    let is_meant = traces.iter().any(|name| router.settings.get(name).is_some());
+    match (own, outboxes.trace) {
+        (Some(given), _) => {
+            let column = work.value(&given);
+            work.place(columns, path, "trace", Node::text(column), &given.option);
+        }
+        (None, Some(given)) => columns.set("trace", Node::text(given.value.clone()), &given.option),
+        (None, None) if is_meant => columns.set(
+            "trace",
+            Node::text(TRACE_COLUMN),
+            format!("transforms.{}.tracing.span.context.field, by default", router.alias),
+        ),
+        (None, None) => {}
+    }
 }
 
 fn header_names() -> Mapping {
@@ -215,88 +269,6 @@ fn header_names() -> Mapping {
         names.set(ours, Node::Plain("null".to_owned()), "");
     }
     names
-}
-
-/// Columns that the router places beside what it always has.
-#[derive(Default)]
-struct Placements {
-    option: String,
-    headers: Vec<(String, String)>,
-    members: Vec<(String, String)>,
-    partition: Option<(String, String)>,
-}
-
-/// `column:header`, `column:envelope:name`, `column:partition`.
-fn placements(work: &mut Work, router: &mut Transform) -> Placements {
-    let mut placements = Placements::default();
-    let Some(given) = router.settings.take("table.fields.additional.placement") else {
-        return placements;
-    };
-    placements.option.clone_from(&given.option);
-    for placement in list(&given.value) {
-        let parts: Vec<&str> = placement.split(':').map(str::trim).collect();
-        let (column, place, name) = match parts[..] {
-            [column, place] => (column, place, column),
-            [column, place, name] => (column, place, name),
-            _ => ("", "", ""),
-        };
-        let named = (name.to_owned(), column.to_owned());
-        match place.to_ascii_lowercase().as_str() {
-            "header" if name == "id" => work.not_possible(
-                &given.option,
-                format!("`{placement}`: the event's id is there by this name; place it by another"),
-            ),
-            "header" => placements.headers.push(named),
-            "envelope" if name == "payload" => work.not_possible(
-                &given.option,
-                format!("`{placement}`: the payload is there by this name; place it by another"),
-            ),
-            "envelope" => placements.members.push(named),
-            "partition" => placements.partition = Some((column.to_owned(), given.option.clone())),
-            _ => work.not_possible(
-                &given.option,
-                format!("`{placement}` is no placement: place it by hand"),
-            ),
-        }
-    }
-    work.taken(
-        &given.option,
-        &format!("{PROCESSOR}.additional_headers, .envelope_fields and .columns.partition"),
-    );
-    placements
-}
-
-fn set_placed(work: &mut Work, processor: &mut Mapping, router: &mut Transform, placements: &Placements) {
-    for (key, placed) in [
-        ("additional_headers", &placements.headers),
-        ("envelope_fields", &placements.members),
-    ] {
-        if placed.is_empty() {
-            continue;
-        }
-        let mut mapping = Mapping::default();
-        for (name, column) in placed {
-            mapping.set(name, Node::text(column.clone()), "");
-        }
-        processor.set(key, Node::Mapping(mapping), &placements.option);
-    }
-    let missing = setting(router, "table.field.additional.missing", "error");
-    let is_placed = !placements.headers.is_empty() || !placements.members.is_empty();
-    if is_placed {
-        let word = if missing.value.eq_ignore_ascii_case("ignore") {
-            "skip"
-        } else {
-            "reject"
-        };
-        put(work, processor, PROCESSOR, "on_missing", Node::text(word), &missing);
-        processor.set(
-            "on_null",
-            Node::text("keep"),
-            "placed columns that are NULL are there, too",
-        );
-    } else if missing.is_given {
-        work.not_needed(&missing.option, "no column is placed");
-    }
 }
 
 /// How keys, payloads and headers are written.
@@ -332,7 +304,8 @@ fn set_formats(
         work.taken(&given.option, &format!("{PROCESSOR}.payload_as"));
     }
     let is_expanded = form.is_some_and(|(word, _)| word == EXPANDED);
-    set_drops(work, processor, router, is_expanded, formats.messages_keep_nulls);
+    let keeps_nulls = outboxes.are_messages && formats.messages_keep_nulls;
+    set_drops(work, processor, router, is_expanded, keeps_nulls);
     if let PayloadFormat::Json { schema: Some(schema) } = &formats.payload {
         match is_expanded || has_members {
             true => work.not_possible(
@@ -390,6 +363,11 @@ fn payload_form(
             Some((EXPANDED, formats.payload_option.clone()))
         }
         PayloadFormat::Json { .. } => {
+            work.different(
+                &formats.payload_option,
+                "a binary payload is Base64 there; here one that is no text is `invalid`, and halts by default: for bytes leave out \
+                 `payload_as`",
+            );
             if outboxes.database != Database::Postgres {
                 work.different(
                     &formats.payload_option,

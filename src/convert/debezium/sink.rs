@@ -1,5 +1,8 @@
 //! The Kafka sink: brokers, and the producer's properties as far as they are not the sink's own affair.
 
+use rdkafka::ClientConfig;
+use rdkafka::error::KafkaError;
+
 use super::Database;
 use super::input::Platform;
 use super::settings::Given;
@@ -10,7 +13,7 @@ const PATH: &str = "spec.sinks[].config";
 const CONF: &str = "spec.sinks[].config.client_conf";
 
 /// Properties of Java's producer, and what librdkafka calls them.
-const SAME: [(&str, &str); 20] = [
+const SAME: [(&str, &str); 19] = [
     ("client.id", "client.id"),
     ("client.dns.lookup", "client.dns.lookup"),
     ("compression.type", "compression.type"),
@@ -29,7 +32,6 @@ const SAME: [(&str, &str); 20] = [
         "socket.connection.setup.timeout.ms",
     ),
     ("ssl.ca.location", "ssl.ca.location"),
-    ("ssl.cipher.suites", "ssl.cipher.suites"),
     (
         "ssl.endpoint.identification.algorithm",
         "ssl.endpoint.identification.algorithm",
@@ -60,7 +62,7 @@ const NOT_NEEDED: [(&[&str], &str); 5] = [
 ];
 
 /// `ordinary`: tables beside the outboxes are published under topics with this prefix.
-pub(super) fn sink(work: &mut Work, ordinary: Option<(&str, Database)>) -> Mapping {
+pub(super) fn sink(work: &mut Work, ordinary: Option<(&Given, Database)>) -> Mapping {
     let mut config = Mapping::default();
     config.set("id", Node::text("kafka"), "");
     set_brokers(work, &mut config);
@@ -101,14 +103,17 @@ fn set_brokers(work: &mut Work, config: &mut Mapping) {
 }
 
 /// Changes of ordinary tables, in the shape that Debezium gives them without schemas.
-fn set_tables(work: &mut Work, config: &mut Mapping, prefix: &str, database: Database) {
-    let table = match database {
-        Database::Postgres => "${source.schema}.${source.table}",
-        Database::Mysql | Database::Mariadb => "${source.db}.${source.table}",
+fn set_tables(work: &mut Work, config: &mut Mapping, prefix: &Given, database: Database) {
+    let schema = match database {
+        Database::Postgres => "${source.schema}",
+        Database::Mysql | Database::Mariadb => "${source.db}",
     };
+    let delimiter = work.settings.get("topic.delimiter");
+    let delimiter = delimiter.map_or(".", |given| &given.value).replace('$', "$$");
+    let prefix = work.template(prefix, |text| text.replace('$', "$$"));
     config.set(
         "topic",
-        Node::text(format!("{prefix}.{table}")),
+        Node::text(format!("{prefix}{delimiter}{schema}{delimiter}${{source.table}}")),
         "tables that no router takes",
     );
     let mut envelope = Mapping::default();
@@ -178,7 +183,15 @@ fn client_conf(work: &mut Work) -> Mapping {
                 "ssl.endpoint.identification.algorithm" if given.value.is_empty() => "none".to_owned(),
                 _ => work.value(given),
             };
-            work.place(&mut conf, CONF, theirs, Node::text(value), &given.option);
+            match refusal(theirs, &value) {
+                None => work.place(&mut conf, CONF, theirs, Node::text(value), &given.option),
+                Some(reason) => work.not_possible(
+                    &given.option,
+                    format!(
+                        "left out, since librdkafka refuses it ({reason}): set another value in `client_conf`, if any"
+                    ),
+                ),
+            }
         } else if let Some((_, why)) = NOT_NEEDED.iter().find(|(names, _)| names.contains(&name.as_str())) {
             work.not_needed(&given.option, why);
         } else {
@@ -187,6 +200,24 @@ fn client_conf(work: &mut Work) -> Mapping {
     }
     set_cloud_key(work, &mut conf);
     conf
+}
+
+/// Why librdkafka takes no such value. What is a variable's is not known yet.
+fn refusal(property: &str, value: &str) -> Option<String> {
+    /// What a client is only told when it is made.
+    const MECHANISMS: [&str; 5] = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "OAUTHBEARER"];
+    if value.contains("${") {
+        return None;
+    }
+    if property == "sasl.mechanism" && !MECHANISMS.contains(&value) {
+        return Some(format!("expected one of {}", MECHANISMS.join(", ")));
+    }
+    let config = ClientConfig::from_iter([(property.to_owned(), value.to_owned())]);
+    match config.create_native_config() {
+        Ok(_) => None,
+        Err(KafkaError::ClientConfig(_, reason, ..)) => Some(reason),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 fn store_type(producer: &[(String, Given)], store: &str) -> String {
@@ -222,6 +253,10 @@ fn set_other(work: &mut Work, conf: &mut Mapping, name: &str, given: &Given, tru
             option,
             "no Java key stores here: a PKCS#12 file by `ssl.keystore.location` and `ssl.keystore.password`, or PEM by \
              `ssl.certificate.location` and `ssl.key.location` of `client_conf`",
+        ),
+        ("ssl.cipher.suites", ..) => work.not_possible(
+            option,
+            "OpenSSL has other names of them than Java: set these in `client_conf`, or leave the choice to client and broker",
         ),
         ("partitioner.class", ..) => work.not_possible(
             option,
@@ -285,5 +320,36 @@ fn take_sink_type(work: &mut Work) {
     }
     for (_, given) in work.settings.take_under("sink.kafka.") {
         work.not_needed(&given.option, "every record is waited for, for as long as it takes");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_librdkafka_refuses_is_found() {
+        let refused = [
+            ("sasl.mechanism", "AWS_MSK_IAM"),
+            ("connections.max.idle.ms", "-1"),
+            ("message.max.bytes", "2147483647"),
+            ("request.timeout.ms", "1200000"),
+            ("retry.backoff.ms", "0"),
+            ("client.dns.lookup", "default"),
+        ];
+        for (property, value) in refused {
+            let reason = refusal(property, value).unwrap_or_else(|| panic!("{property}={value} is taken"));
+            assert!(!reason.is_empty());
+        }
+        let taken = [
+            ("sasl.mechanism", "SCRAM-SHA-512"),
+            ("compression.type", "zstd"),
+            ("message.max.bytes", "2097152"),
+            ("sasl.password", "${SECRET}"),
+            ("retry.backoff.ms", "${BACKOFF}"),
+        ];
+        for (property, value) in taken {
+            assert_eq!(refusal(property, value), None, "{property}={value}");
+        }
     }
 }

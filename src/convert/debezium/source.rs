@@ -1,107 +1,14 @@
-//! The source: slot, publication, server id, and which tables and messages are read.
+//! The source: slot, publication, server id, and where the stream goes on.
 
 use super::Database;
+use super::captured::Captured;
 use super::connection::set_dsn;
-use super::names;
-use super::transforms::Predicate;
+use super::input::Platform;
 use super::work::Work;
 use crate::convert::yaml::{Mapping, Node};
 
 const PATH: &str = "spec.source.config";
 const DEFAULT_SLOT: &str = "debezium";
-
-/// What a connector captures.
-#[derive(Default)]
-pub(super) struct Captured {
-    /// Patterns of tables, with the option that names them.
-    pub(super) tables: Vec<String>,
-    pub(super) tables_option: String,
-    /// Patterns of message prefixes.
-    pub(super) prefixes: Vec<String>,
-    pub(super) prefixes_option: String,
-}
-
-impl Captured {
-    /// Takes the lists. `decodes`: a transform makes events of messages.
-    pub(super) fn take(work: &mut Work, database: Database, decodes: bool) -> Self {
-        let mut captured = Self::default();
-        captured.take_tables(work);
-        match database {
-            Database::Postgres if decodes => captured.take_prefixes(work),
-            _ => {
-                for end in ["include.list", "exclude.list"] {
-                    if let Some(given) = work.take(&format!("message.prefix.{end}")) {
-                        work.not_needed(&given.option, "only messages of `outbox.prefixes` are taken");
-                    }
-                }
-            }
-        }
-        captured
-    }
-
-    fn take_tables(&mut self, work: &mut Work) {
-        let given = work.settings.take_any(&["table.include.list", "table.whitelist"]);
-        let Some(given) = given else {
-            return;
-        };
-        self.tables_option.clone_from(&given.option);
-        for expression in names::expressions(&given.value) {
-            match names::tables(&expression) {
-                Some(patterns) => self.tables.extend(patterns),
-                None => work.not_possible(
-                    &given.option,
-                    format!("`{expression}` cannot be written as patterns: add the tables to `outbox.tables` by hand"),
-                ),
-            }
-        }
-    }
-
-    fn take_prefixes(&mut self, work: &mut Work) {
-        let excluded = work.take("message.prefix.exclude.list");
-        match work.take("message.prefix.include.list") {
-            Some(given) => {
-                self.prefixes_option.clone_from(&given.option);
-                for expression in names::expressions(&given.value) {
-                    match names::prefixes(&expression) {
-                        Some(patterns) => self.prefixes.extend(patterns),
-                        None => work.not_possible(
-                            &given.option,
-                            format!("`{expression}` cannot be written as patterns: add the prefixes to `outbox.prefixes` by hand"),
-                        ),
-                    }
-                }
-            }
-            None => {
-                self.prefixes.push("*".to_owned());
-                self.prefixes_option = "message.prefix.include.list, by default".to_owned();
-            }
-        }
-        if let Some(given) = excluded {
-            work.not_possible(
-                &given.option,
-                "no prefix is left out by name: name those that are outboxes in `outbox.prefixes`",
-            );
-        }
-    }
-
-    /// Which of the tables a router takes. None: nothing can tell.
-    pub(super) fn tables_of(&self, predicate: Option<&Predicate>, prefix: &str) -> Option<Vec<String>> {
-        let Some(predicate) = predicate else {
-            return Some(self.tables.clone());
-        };
-        let is_name = |table: &String| !table.contains(['*', '?']);
-        if !self.tables.is_empty() && self.tables.iter().all(is_name) {
-            let mut taken = Vec::new();
-            for table in &self.tables {
-                if predicate.takes(&format!("{prefix}.{table}"))? {
-                    taken.push(table.clone());
-                }
-            }
-            return Some(taken);
-        }
-        predicate.tables(prefix)
-    }
-}
 
 /// What of it is an outbox's, and what an ordinary table's.
 pub(super) struct Chosen {
@@ -125,7 +32,11 @@ pub(super) fn source(
         Database::Mysql | Database::Mariadb => set_mysql(work, &mut config),
     }
     if !chosen.ordinary.is_empty() {
-        config.set("tables", Node::Texts(chosen.ordinary), &captured.tables_option);
+        let option = match captured.tables_option.is_empty() {
+            true => "table.include.list, by default",
+            false => &captured.tables_option,
+        };
+        config.set("tables", Node::Texts(chosen.ordinary), option);
     }
     let mut outbox = Mapping::default();
     if !chosen.outboxes.is_empty() {
@@ -216,7 +127,9 @@ fn set_start(work: &mut Work, database: Database) {
         Some(given) => (given.option.as_str(), given.value.as_str()),
         None => ("snapshot.mode, by default", "initial"),
     };
-    let reads_rows = !["never", "no_data", "schema_only", "schema_only_recovery", "recovery"].contains(&mode);
+    let reads_rows = !["never", "no_data", "schema_only", "schema_only_recovery", "recovery"]
+        .iter()
+        .any(|known| mode.eq_ignore_ascii_case(known));
     match reads_rows {
         true => work.different(
             option,
@@ -226,11 +139,22 @@ fn set_start(work: &mut Work, database: Database) {
         false => work.not_needed(option, "no snapshot is made"),
     }
     match database {
-        Database::Postgres => work.not_needed("the saved offset", "the slot has it: the stream goes on where it stands"),
-        Database::Mysql | Database::Mariadb => work.not_possible(
+        Database::Postgres => work.not_needed(
             "the saved offset",
-            "before the first start, give the value of the connector's record in the offsets topic to `tailpost position import \
-             --debezium`; without it everything that the binlog still has is sent once more",
+            "the slot has it: the stream goes on where it stands",
         ),
+        Database::Mysql | Database::Mariadb => {
+            let place = match work.platform {
+                Platform::Connect => "the value of the connector's record in the offsets topic",
+                Platform::Server => "the file of offset.storage.file.filename, such as data/offsets.dat,",
+            };
+            work.not_possible(
+                "the saved offset",
+                format!(
+                    "before the first start, give {place} to `tailpost position import --debezium`; without it everything that the \
+                     binlog still has is sent once more"
+                ),
+            );
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The chain of transforms, and to which topics each applies by its predicate.
 
+use super::captured::EVERY_TABLE;
 use super::names;
 use super::settings::{Given, Settings, list};
 use super::work::Work;
@@ -16,6 +17,13 @@ pub(super) struct Transform {
     pub(super) predicate: Option<Predicate>,
 }
 
+impl Transform {
+    /// Whether a router has columns beside key and payload in its records.
+    pub(super) fn places_columns(&self) -> bool {
+        self.settings.get("table.fields.additional.placement").is_some()
+    }
+}
+
 /// On which records a transform works.
 #[derive(Clone)]
 pub(super) struct Predicate {
@@ -29,29 +37,32 @@ pub(super) struct Predicate {
 enum Condition {
     /// An expression for the whole of the topic's name.
     Topic(String),
+    /// No value, as no row of an outbox is.
+    Tombstone,
     Other(String),
 }
 
 const TOPIC_NAME_MATCHES: &str = ".TopicNameMatches";
+const RECORD_IS_TOMBSTONE: &str = ".RecordIsTombstone";
 
 impl Predicate {
     /// Whether it lets the records of a topic in. None: nothing here can tell.
     pub(super) fn takes(&self, topic: &str) -> Option<bool> {
         match &self.condition {
             Condition::Topic(expression) => Some(names::matches(expression, topic)? != self.is_negated),
+            Condition::Tombstone => Some(self.is_negated),
             Condition::Other(_) => None,
         }
     }
 
     /// The patterns of tables whose topics it lets in, below this prefix.
     pub(super) fn tables(&self, prefix: &str) -> Option<Vec<String>> {
-        let Condition::Topic(expression) = &self.condition else {
-            return None;
-        };
-        if self.is_negated {
-            return None;
+        match &self.condition {
+            Condition::Topic(expression) if !self.is_negated => names::tables_of_topics(expression, prefix),
+            Condition::Tombstone if self.is_negated => Some(vec![EVERY_TABLE.to_owned()]),
+            Condition::Tombstone => Some(Vec::new()),
+            Condition::Topic(_) | Condition::Other(_) => None,
         }
-        names::tables_of_topics(expression, prefix)
     }
 
     /// For messages.
@@ -59,6 +70,7 @@ impl Predicate {
         let not = if self.is_negated { "not " } else { "" };
         match &self.condition {
             Condition::Topic(expression) => format!("{not}topics that match `{expression}`"),
+            Condition::Tombstone => format!("{not}tombstones"),
             Condition::Other(class) => format!("{not}by {class}"),
         }
     }
@@ -108,6 +120,7 @@ fn take_predicate(work: &mut Work, settings: &mut Settings) -> Option<Predicate>
     let pattern = work.settings.get(&option("pattern")).map(|given| given.value.clone());
     let condition = match (class, pattern) {
         (Some(class), Some(pattern)) if class.ends_with(TOPIC_NAME_MATCHES) => Condition::Topic(pattern),
+        (Some(class), _) if class.ends_with(RECORD_IS_TOMBSTONE) => Condition::Tombstone,
         (class, _) => Condition::Other(class.unwrap_or_else(|| name.value.clone())),
     };
     Some(Predicate {
