@@ -165,7 +165,7 @@ pub enum Problem {
     NoPartition { field: String },
     #[error("`strict` found no text in {fields}: expected a non-empty text, a number or a boolean in each")]
     StrictFields { fields: String },
-    #[error("`strict` found no topic: {tried}; expected one of the two, or `strict: false` for the topics after them")]
+    #[error("`strict` found no topic: {tried}; expected a topic there, or `strict: false` for those after it")]
     StrictTopic { tried: String },
     #[error("`{field}` is no text: {fault}; expected what can be written as UTF-8")]
     NotText { field: String, fault: TextFault },
@@ -229,6 +229,8 @@ pub enum Problem {
     NotTaken,
     #[error("it has no topic: {tried}; set `default_topic` of the outbox processor or `topic` of the sink")]
     NoTopic { tried: String },
+    #[error("it has no topic: {tried}; set `default_topic` of the outbox processor, or let its `route` match")]
+    NotRouted { tried: String },
     #[error("it has no URL: the sink's `url` finds no text in `{field}`; expected a text, a number or a boolean there")]
     NoUrl { field: String },
     #[error("`{field}` would be another path in the sink's `url`: expected a text other than `.` and `..`")]
@@ -299,6 +301,7 @@ impl Problem {
             | Self::Updated { .. } => ErrorKind::Invalid,
             Self::NotTaken
             | Self::NoTopic { .. }
+            | Self::NotRouted { .. }
             | Self::IllegalTopic { .. }
             | Self::NoUrl { .. }
             | Self::IllegalUrl { .. } => ErrorKind::Unroutable,

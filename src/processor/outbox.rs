@@ -227,7 +227,7 @@ impl Outbox {
             SinkTarget::Topic(topic) => Target::Topic(TopicCascade {
                 own,
                 sink: topic.map(|template| Compiled::new(template, &mut place)),
-                column: names.slot(&config.columns.topic),
+                column: config.topic_column().map(|name| names.slot(name)),
                 default_topic: config.default_topic.clone(),
                 strict: config.strict,
                 names: TopicNames::default(),

@@ -1,4 +1,7 @@
 //! Where an event goes: the steps by which an outbox event finds its topic, and Kafka's rule for a topic's name.
+//!
+//! What a route does not match has no topic but one that the processor itself names: neither the event's own field, which is there
+//! for something else perhaps, nor the sink's template, which is for all that comes, may hide it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +18,8 @@ const MAX_BYTES: usize = 249;
 #[derive(Debug)]
 pub(super) struct TopicCascade {
     pub(super) own: Option<OwnTopic>,
-    pub(super) column: Slot,
+    /// None: the event's own field does not count.
+    pub(super) column: Option<Slot>,
     pub(super) default_topic: Option<String>,
     pub(super) sink: Option<Compiled<FieldPath>>,
     /// Only the first two steps count.
@@ -59,7 +63,7 @@ impl OwnTopic {
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Own,
-    Column,
+    Column(Slot),
     Default,
     Sink,
 }
@@ -84,22 +88,28 @@ impl TopicCascade {
             }
         }
         let draft = self.names.draft();
-        if let Some(topic) = named_text(fields.field(self.column), columns.name(self.column))? {
+        if let Some(column) = self.column
+            && let Some(topic) = named_text(fields.field(column), columns.name(column))?
+        {
             draft.push_str(topic.as_str());
         }
-        if !draft.is_empty() {
-            return Ok(Step::Column);
+        if let (Some(column), false) = (self.column, draft.is_empty()) {
+            return Ok(Step::Column(column));
         }
-        let first = || lacks.unwrap_or_else(|| "the processor has no `topic`".to_owned());
-        let column = columns.name(self.column);
+        let mut tried = vec![lacks.unwrap_or_else(|| "the processor has no `topic`".to_owned())];
+        tried.extend(
+            self.column
+                .map(|column| format!("there is none in `{}`", columns.name(column))),
+        );
         if self.strict {
-            return Err(Problem::StrictTopic {
-                tried: format!("{} and there is none in `{column}`", first()),
-            });
+            return Err(Problem::StrictTopic { tried: listed(tried) });
         }
         if let Some(topic) = &self.default_topic {
             draft.push_str(topic);
             return Ok(Step::Default);
+        }
+        if let Some(OwnTopic::Route { .. }) = self.own {
+            return Err(Problem::NotRouted { tried: listed(tried) });
         }
         let last = match &self.sink {
             None => "the sink has no `topic`".to_owned(),
@@ -108,9 +118,8 @@ impl TopicCascade {
                 Rendering::Lacks(name) => format!("the sink's `topic` finds none in `{name}`"),
             },
         };
-        Err(Problem::NoTopic {
-            tried: format!("{}, there is none in `{column}`, and {last}", first()),
-        })
+        tried.push(last);
+        Err(Problem::NoTopic { tried: listed(tried) })
     }
 
     fn origin(&self, step: Step, columns: &Names) -> String {
@@ -121,10 +130,20 @@ impl TopicCascade {
                 Some(OwnTopic::Template(template)) => format!("the processor's `topic: {}`", template.source()),
                 Some(OwnTopic::Route { .. }) | None => "the processor's `route`".to_owned(),
             },
-            Step::Column => format!("the field `{}`", columns.name(self.column)),
+            Step::Column(column) => format!("the field `{}`", columns.name(column)),
             Step::Default => "`default_topic`".to_owned(),
             Step::Sink => format!("the sink's `topic: {}`", source(&self.sink)),
         }
+    }
+}
+
+/// What was tried, as one text.
+fn listed(mut tried: Vec<String>) -> String {
+    let last = tried.pop().unwrap_or_default();
+    match tried.as_slice() {
+        [] => last,
+        [first] => format!("{first} and {last}"),
+        before => format!("{}, and {last}", before.join(", ")),
     }
 }
 

@@ -384,16 +384,17 @@ fn read_columns<'n>(reader: &mut Reader<'_>, field: &Field<'n>, seen: &mut Seen<
         ("aggregate_type", &mut columns.aggregate_type),
         ("aggregate_id", &mut columns.aggregate_id),
         ("event_type", &mut columns.event_type),
-        ("topic", &mut columns.topic),
         ("event_id", &mut columns.event_id),
     ];
     let result = read_into(&mut mapping, own, |field| reader.filled(field));
     let timestamp = optional(mapping.take("timestamp"), |field| read_timestamp(reader, field));
     let mut name = |name| optional(mapping.take(name), |field| reader.filled(field));
-    let (partition, headers, trace) = (name("partition"), name("headers"), name("trace"));
+    let (topic, partition) = (name("topic"), name("partition"));
+    let (headers, trace) = (name("headers"), name("trace"));
     reader.finish(mapping);
     result?;
     Ok(Columns {
+        topic: topic?,
         timestamp: timestamp?,
         partition: partition?,
         headers: headers?,

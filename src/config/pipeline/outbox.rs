@@ -48,6 +48,18 @@ pub struct Outbox {
     pub on_update: OnUpdate,
 }
 
+impl Outbox {
+    /// Step 2 of the topic's cascade: the field with the event's own topic. With a route only where the file names it: what a
+    /// route does not match is no topic of its own.
+    pub fn topic_column(&self) -> Option<&str> {
+        match (&self.topic, &self.columns.topic) {
+            (_, Some(name)) => Some(name),
+            (Some(TopicRule::Route(_)), None) => None,
+            (Some(TopicRule::Template(_)) | None, None) => Some(Columns::TOPIC),
+        }
+    }
+}
+
 /// An event's own topic.
 #[derive(Debug, Clone)]
 pub enum TopicRule {
@@ -71,7 +83,8 @@ pub struct Columns {
     pub aggregate_type: String,
     pub aggregate_id: String,
     pub event_type: String,
-    pub topic: String,
+    /// None: the file does not say. See [`Outbox::topic_column`].
+    pub topic: Option<String>,
     pub event_id: String,
     /// The record's timestamp; none, or a field that is missing or null: the commit's time.
     pub timestamp: Option<TimestampColumn>,
@@ -99,6 +112,11 @@ pub enum TimeUnit {
     Nanos,
 }
 
+impl Columns {
+    /// The field with the event's own topic, where the file names none and there is no route.
+    pub const TOPIC: &str = "topic";
+}
+
 impl Default for Columns {
     fn default() -> Self {
         Self {
@@ -106,7 +124,7 @@ impl Default for Columns {
             aggregate_type: "aggregate_type".to_owned(),
             aggregate_id: "aggregate_id".to_owned(),
             event_type: "event_type".to_owned(),
-            topic: "topic".to_owned(),
+            topic: None,
             event_id: "id".to_owned(),
             timestamp: None,
             partition: None,

@@ -57,7 +57,7 @@ fn defaults_are_those_of_the_contract() {
         ["payload", "aggregate_type", "aggregate_id"]
     );
     assert_eq!(
-        [&columns.event_type, &columns.topic, &columns.event_id],
+        [&columns.event_type, Columns::TOPIC, &columns.event_id],
         ["event_type", "topic", "id"]
     );
     let sink = kafka(&loaded);
@@ -164,8 +164,8 @@ spec:
     let processor = outbox(&loaded);
     assert!(processor.tables[0].matches_table("a", "b") && processor.tables[1].matches_prefix("c"));
     assert_eq!(processor.key.as_ref().unwrap().to_string(), "${aggregate_id}-x");
-    let [payload, aggregate_type, aggregate_id, event_type, topic, event_id] =
-        ["p", "at", "ai", "et", "t", "e"].map(str::to_owned);
+    let [payload, aggregate_type, aggregate_id, event_type, event_id] = ["p", "at", "ai", "et", "e"].map(str::to_owned);
+    let topic = Some("t".to_owned());
     assert_eq!(
         processor.columns,
         Columns {

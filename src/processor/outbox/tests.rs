@@ -284,7 +284,7 @@ fn the_topic_s_steps_come_in_order() {
 #[test]
 fn the_topic_column_can_have_another_name_and_must_be_text() {
     let mut config = outbox();
-    config.columns.topic = "destination".to_owned();
+    config.columns.topic = Some("destination".to_owned());
     for (value, topic) in [
         ("\"a\"", "a"),
         ("7", "7"),
@@ -600,19 +600,37 @@ fn a_route_makes_the_topic_of_one_field() {
 
 #[test]
 fn a_route_is_the_first_step_and_takes_empty_text() {
-    let topic = |config: Config, event_type: &str| {
+    let topic = |event_type: &str| {
         let content = format!(r#"{{"event_type": {event_type}, "topic": "own", "payload": 1}}"#);
-        published(only(config).process(message(content))).topic
+        published(only(with_route("(.*)", "event.${1}")).process(message(content))).topic
     };
-    let any = || with_route("(.*)", "event.${1}");
-    assert_eq!(&*topic(any(), r#""""#), "event.");
-    assert_eq!(&*topic(any(), r#""a""#), "event.a");
-    assert_eq!(&*topic(any(), "null"), "own");
-    assert_eq!(
-        &*topic(with_route("x", "y"), r#""a""#),
-        "own",
-        "what does not match goes on"
-    );
+    assert_eq!(&*topic(r#""""#), "event.");
+    assert_eq!(&*topic(r#""a""#), "event.a");
+}
+
+#[test]
+fn what_a_route_does_not_match_has_a_topic_only_where_the_processor_names_one() {
+    let topic = |change: fn(&mut Config), event_type: &str| {
+        let mut config = with_route("x", "y");
+        change(&mut config);
+        let content = format!(r#"{{"event_type": {event_type}, "topic": "own", "payload": 1}}"#);
+        chain(vec![config], &sink(Some("of.sink"), None)).process(message(content))
+    };
+    for event_type in [r#""a""#, "null"] {
+        let (kind, text) = failed(topic(|_| {}, event_type));
+        assert_eq!(kind, ErrorKind::Unroutable);
+        assert!(
+            text.ends_with("in `event_type`; set `default_topic` of the outbox processor, or let its `route` match"),
+            "{text}"
+        );
+        let (kind, text) = failed(topic(|config| config.strict = true, event_type));
+        assert_eq!(kind, ErrorKind::Invalid);
+        assert!(!text.contains("`topic`"), "{text}");
+        let by_default = |config: &mut Config| config.default_topic = Some("default".to_owned());
+        assert_eq!(&*published(topic(by_default, event_type)).topic, "default");
+        let written = |config: &mut Config| config.columns.topic = Some("topic".to_owned());
+        assert_eq!(&*published(topic(written, event_type)).topic, "own");
+    }
 }
 
 #[test]

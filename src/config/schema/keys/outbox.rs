@@ -189,7 +189,7 @@ fn columns() -> Vec<Key> {
         Key::new("aggregate_type", filled(), "the aggregate's type").default(default.aggregate_type),
         Key::new("aggregate_id", filled(), "the aggregate's id").default(default.aggregate_id),
         Key::new("event_type", filled(), "the event's type").default(default.event_type),
-        Key::new("topic", filled(), "the event's own topic").default(default.topic),
+        Key::new("topic", filled(), "the event's own topic").default_in_words("`topic`; beside a `route` none"),
         Key::new("event_id", filled(), "the event's id").default(default.event_id),
         Key::new(
             "timestamp",
