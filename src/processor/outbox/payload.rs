@@ -63,15 +63,17 @@ impl PayloadForm {
         })
     }
 
-    /// Whether there is nothing, or nothing but blanks, in it.
+    /// Whether there is nothing in it: null, or a text of nothing but blanks and control characters.
     fn is_empty(&self, payload: Field<'_>, name: &str) -> Result<bool, Problem> {
         let bytes = match self.form {
+            // Bytes are in a format of their own, of which no bytes at all may be a whole message: Protobuf's is one of defaults.
+            _ if matches!(payload, Field::Binary(_)) => return Ok(false),
             PayloadAs::JsonString | PayloadAs::Expanded if is_string_member(payload) => {
                 payload.text().ok().flatten().map(Text::into_bytes).or(payload.bytes())
             }
             _ => self.text(payload, name)?,
         };
-        Ok(bytes.is_none_or(|bytes| bytes.trim_ascii().is_empty()))
+        Ok(bytes.is_none_or(|bytes| bytes.iter().all(|byte| *byte <= b' ')))
     }
 
     /// The payload by itself.
@@ -87,15 +89,17 @@ impl PayloadForm {
     /// The payload beside other members.
     fn object(&self, payload: Field<'_>, name: &str, fields: &Fields<'_>) -> Result<Bytes, Problem> {
         let mut out = br#"{"payload":"#.to_vec();
+        let write_payload =
+            |out: &mut Vec<u8>| write_payload(out, payload).map_err(|_| not_text(name, TextFault::NotUtf8));
         match self.form {
-            PayloadAs::Raw => write_payload(&mut out, payload)?,
+            PayloadAs::Raw => write_payload(&mut out)?,
             PayloadAs::Text => match self.text(payload, name)? {
                 None => out.extend_from_slice(b"null"),
                 Some(text) => out.extend_from_slice(&quoted(&text, name)?),
             },
             PayloadAs::Compact => match self.compact(payload) {
                 Some(json) => out.extend_from_slice(&json),
-                None => write_payload(&mut out, payload)?,
+                None => write_payload(&mut out)?,
             },
             PayloadAs::JsonString => out.extend_from_slice(&self.json_string(payload, name)?),
             PayloadAs::Expanded => out.extend_from_slice(&self.expanded(payload, name)?),
@@ -138,11 +142,7 @@ impl PayloadForm {
     }
 
     fn expanded(&self, payload: Field<'_>, name: &str) -> Result<Bytes, Problem> {
-        let not_text = |fault| Problem::NotText {
-            field: name.to_owned(),
-            fault,
-        };
-        let Some((written, _)) = payload.written().map_err(not_text)? else {
+        let Some((written, _)) = payload.written().map_err(|fault| not_text(name, fault))? else {
             return Ok(Bytes::from_static(b"null"));
         };
         let expanded = |text: &str| json::expanded(text, self.left_out).map(Bytes::from);
@@ -172,11 +172,13 @@ fn is_string_member(payload: Field<'_>) -> bool {
 }
 
 fn quoted(bytes: &[u8], name: &str) -> Result<Bytes, Problem> {
-    let text = std::str::from_utf8(bytes).map_err(|_| Problem::NotText {
-        field: name.to_owned(),
-        fault: TextFault::NotUtf8,
-    })?;
+    let text = std::str::from_utf8(bytes).map_err(|_| not_text(name, TextFault::NotUtf8))?;
     Ok(connect::string(text))
+}
+
+fn not_text(name: &str, fault: TextFault) -> Problem {
+    let field = name.to_owned();
+    Problem::NotText { field, fault }
 }
 
 #[cfg(test)]
@@ -344,18 +346,13 @@ mod tests {
     #[test]
     fn what_is_blank_can_be_a_tombstone() {
         for form in FORMS {
-            for text in ["", " ", "\t\r\n"] {
+            for text in ["", " ", "\t\r\n", "\x0b\0"] {
                 let value = Value::Text(Bytes::from_static(text.as_bytes()));
                 let field = Field::of_cell(&value, ColumnKind::Text);
                 assert_eq!(written(form, true, field), Ok(None), "{form:?} {text:?}");
                 assert!(written(form, false, field).unwrap().is_some(), "{form:?} {text:?}");
             }
         }
-        let empty = Value::Bytes(Bytes::new());
-        assert_eq!(
-            written(PayloadAs::Raw, true, Field::of_cell(&empty, ColumnKind::Binary)),
-            Ok(None)
-        );
         let member = Bytes::from_static(b"\"\"");
         let member = Field::of_json(std::str::from_utf8(&member).unwrap(), &member);
         for form in [PayloadAs::Text, PayloadAs::JsonString, PayloadAs::Expanded] {
@@ -366,6 +363,19 @@ mod tests {
             );
         }
         assert_eq!(written(PayloadAs::Raw, true, member), Ok(Some("\"\"".to_owned())));
+    }
+
+    #[test]
+    fn bytes_are_never_a_tombstone() {
+        for form in FORMS {
+            for bytes in ["", " "] {
+                let value = Value::Bytes(Bytes::from_static(bytes.as_bytes()));
+                let field = Field::of_cell(&value, ColumnKind::Binary);
+                let as_it_is = written(form, false, field);
+                assert_eq!(written(form, true, field), as_it_is, "{form:?} {bytes:?}");
+                assert_ne!(as_it_is, Ok(None), "{form:?} {bytes:?}");
+            }
+        }
     }
 
     #[test]

@@ -950,6 +950,20 @@ fn members_can_stand_beside_the_payload() {
 }
 
 #[test]
+fn bytes_that_an_object_cannot_hold_are_told_by_their_field() {
+    for form in [PayloadAs::Raw, PayloadAs::Compact, PayloadAs::JsonString] {
+        let bytes = Value::Bytes(Bytes::from_static(b"\xff"));
+        let row = outbox_row(&[("payload", ColumnKind::Binary, bytes)]);
+        let (kind, text) = failed(only(with_members(form)).process(row));
+        assert_eq!(kind, ErrorKind::Invalid);
+        assert!(
+            text.contains("`payload` is no text: its bytes are not UTF-8") && !text.contains("raw_payload"),
+            "{form:?}: {text}"
+        );
+    }
+}
+
+#[test]
 fn members_of_a_payload_can_be_left_out() {
     let config = Config {
         payload_as: PayloadAs::Compact,

@@ -123,7 +123,7 @@ fn keys() -> Vec<Key> {
         Key::new(
             "tombstone_on_empty",
             Takes::Boolean,
-            "with `raw_payload`: a payload that is empty or blank is a null value",
+            "with `raw_payload`: a payload that is an empty or blank text is a null value; bytes never are (`bytea`, `BLOB`, a message that is no JSON object), since no bytes at all can be a message of their format",
         )
         .default(false),
         Key::new(
