@@ -1,5 +1,6 @@
 //! Headers that an event carries along in one field: a mapping of its own, and the context of a trace.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use java_properties::PropertiesIter;
@@ -19,27 +20,38 @@ pub(super) struct Carried {
 }
 
 impl Carried {
-    /// The members of a JSON object or of an hstore, as headers behind those that are there. A name that is there already stays as
-    /// it is; objects and lists have no text and are left out, as are nulls unless they are kept. `name`: the field's.
+    /// The members of a JSON object or of an hstore, as headers behind those that are there; a null has none. A name that is there
+    /// already stays as it is, and of a name that the object has twice the last counts; objects and lists have no text and are left
+    /// out, as are nulls unless they are kept. `name`: the field's.
     pub(super) fn push_members(self, headers: &mut Vec<Header>, field: Field<'_>, name: &str) -> Result<(), Problem> {
         let no_headers = || Problem::NoHeaders { field: name.to_owned() };
         let Some((text, event)) = field.written().map_err(|_| no_headers())? else {
             return Ok(());
         };
-        let before = headers.len();
+        // By what it says, not by its column's type: JSON is a LONGTEXT in MariaDB.
+        if json::trim(text) == "null" {
+            return Ok(());
+        }
+        let mut members: Vec<(Cow<'_, str>, Field<'_>)> = Vec::new();
         let is_object = json::for_each_member(text, |member, value| {
+            let Some(member) = member.text() else { return };
             let value = Field::of_json(value, event);
-            match (member.text(), value, value.text()) {
-                (Some(member), Field::Null, _) => self.push(headers, &member, value, None),
-                (Some(member), _, Ok(Some(text))) => self.push(headers, &member, value, Some(text)),
-                // No text that could stand in a header.
-                _ => {}
+            match members.iter_mut().find(|(known, _)| *known == member) {
+                Some((_, known)) => *known = value,
+                None => members.push((member, value)),
             }
         });
         if is_object.is_ok() {
+            for (member, value) in members {
+                match (value, value.text()) {
+                    (Field::Null, _) => self.push(headers, &member, value, None),
+                    (_, Ok(Some(text))) => self.push(headers, &member, value, Some(text)),
+                    // No text that could stand in a header.
+                    (_, Ok(None) | Err(_)) => {}
+                }
+            }
             return Ok(());
         }
-        headers.truncate(before);
         for (member, value) in hstore(text).ok_or_else(no_headers)? {
             self.push(headers, &member, Field::Null, value.map(Text::Made));
         }
@@ -214,9 +226,25 @@ mod tests {
             ("d", Some("")),
         ]);
         assert_eq!(members(object, false), Ok(expected));
-        let with_null = members(r#"{"n": null, "n": 1}"#, true);
-        assert_eq!(with_null, Ok(pairs(&[("n", None)])), "the first of a name stays");
-        assert_eq!(members("{}", false), Ok(Vec::new()));
+        for none in ["{}", " null "] {
+            assert_eq!(members(none, true), Ok(Vec::new()), "{none}");
+        }
+    }
+
+    #[test]
+    fn of_a_name_that_is_there_twice_the_last_member_counts() {
+        let one_and_two = Ok(pairs(&[("a", Some("2")), ("b", Some("1"))]));
+        assert_eq!(members(r#"{"a": 1, "b": 1, "\u0061": 2}"#, false), one_and_two);
+        for (last, keeps_null, expected) in [
+            ("null", false, pairs(&[])),
+            ("null", true, pairs(&[("a", None)])),
+            ("{}", true, pairs(&[])),
+        ] {
+            assert_eq!(
+                members(&format!(r#"{{"a": 1, "a": {last}}}"#), keeps_null),
+                Ok(expected)
+            );
+        }
     }
 
     #[test]

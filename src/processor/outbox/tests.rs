@@ -1032,6 +1032,13 @@ fn an_event_carries_headers_and_a_trace_along() {
         process(config(), r#"{"payload": 1, "meta": null, "span": {}}"#).headers,
         []
     );
+    for null in [Value::Null, text(" null ")] {
+        let cells = [
+            ("meta", ColumnKind::Json, null),
+            ("payload", ColumnKind::Text, text("x")),
+        ];
+        assert_eq!(published(only(config()).process(outbox_row(&cells))).headers, []);
+    }
     let (kind, text) = error(config(), r#"{"payload": 1, "meta": [1]}"#);
     assert_eq!(kind, ErrorKind::Invalid);
     assert!(text.contains("`meta` holds no headers"), "{text}");

@@ -204,7 +204,7 @@ fn columns() -> Vec<Key> {
         Key::new(
             "headers",
             filled(),
-            "the field with more headers: a JSON object or an `hstore`. Its members go behind all others, as text; objects, lists and names that are there already are left out, and nulls by `on_null`",
+            "the field with more headers: a JSON object or an `hstore`. Its members go behind all others, as text; objects, lists and names that are there already are left out, and nulls by `on_null`. Of a name that it has twice, the last counts, whatever the column's type",
         ),
         Key::new(
             "trace",
