@@ -156,7 +156,7 @@ pub enum Problem {
     NoAdditionalField { place: String, field: String },
     #[error(
         "`{field}` is no time after 1970: expected a date and time, or a count of s, ms, us or ns (`columns.timestamp.unit` says \
-         of which)"
+         of which, and is needed below 10^8)"
     )]
     NoTimestamp { field: String },
     #[error("`{field}` holds no headers: expected a JSON object or an hstore")]

@@ -579,27 +579,33 @@ impl Layout {
         let Some((slot, unit)) = self.columns.timestamp else {
             return Ok(None);
         };
-        let Some(text) = self.text(fields, slot)? else {
-            return Ok(None);
-        };
         // Kafka has no times before 1970, and librdkafka takes 0 for now.
-        let millis = moment::millis(text.as_str(), unit).filter(|millis| *millis > 0);
-        millis.map(Some).ok_or_else(|| Problem::NoTimestamp {
-            field: self.names.name(slot).to_owned(),
-        })
+        let millis = |text: &str| moment::millis(text, unit).filter(|millis| *millis > 0);
+        self.read(fields, slot, millis, |field| Problem::NoTimestamp { field })
     }
 
     fn partition(&self, fields: &Fields<'_>) -> Result<Option<i32>, Problem> {
         let Some(slot) = self.columns.partition else {
             return Ok(None);
         };
-        let Some(text) = self.text(fields, slot)? else {
+        let number = |text: &str| text.parse().ok().filter(|number: &i32| *number >= 0);
+        self.read(fields, slot, number, |field| Problem::NoPartition { field })
+    }
+
+    /// What a field's text says. None: it is missing or null; an object or a list says nothing, and that is a problem.
+    fn read<T>(
+        &self,
+        fields: &Fields<'_>,
+        slot: Slot,
+        read: impl Fn(&str) -> Option<T>,
+        problem: impl Fn(String) -> Problem,
+    ) -> Result<Option<T>, Problem> {
+        let field = fields.field(slot);
+        if field == Field::Missing || field.is_null() {
             return Ok(None);
-        };
-        let number = text.as_str().parse().ok().filter(|number: &i32| *number >= 0);
-        number.map(Some).ok_or_else(|| Problem::NoPartition {
-            field: self.names.name(slot).to_owned(),
-        })
+        }
+        let said = self.text(fields, slot)?.and_then(|text| read(text.as_str()));
+        said.map(Some).ok_or_else(|| problem(self.names.name(slot).to_owned()))
     }
 
     fn key(&self, fields: &Fields<'_>, aggregate_id: Option<Bytes>) -> Result<Option<Bytes>, Problem> {

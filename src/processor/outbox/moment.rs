@@ -9,34 +9,52 @@ use crate::config::pipeline::TimeUnit;
 /// Milliseconds of a text, if it is a date and time as servers print them or a count of units. What is finer is cut off.
 ///
 /// A time without an offset counts as UTC. Without a `unit`, the size of a count tells it: as what would be the least after
-/// 1973 and before 5138.
+/// 1973 and before 5138. A count that is too small for that is none: it could be a year.
 pub(super) fn millis(text: &str, unit: Option<TimeUnit>) -> Option<i64> {
     match count(text) {
-        Some((whole, nanos)) => of_count(whole, nanos, unit.unwrap_or_else(|| unit_of(whole))),
+        Some((whole, billionths)) => of_count(whole, billionths, unit.or_else(|| unit_of(whole))?),
         None => of_date(text),
     }
 }
 
-/// A decimal number as its whole part and the billionths behind it, which have its sign.
+/// The most places that an exponent may move the point: more than a count has that is a time in any unit.
+const MOST_PLACES: usize = 40;
+
+/// A decimal number, with an exponent or not, as its whole part and the billionths behind it, which have its sign.
 fn count(text: &str) -> Option<(i64, i64)> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let (number, exponent) = match text.split_once(['e', 'E']) {
+        Some((number, exponent)) => (number, exponent.parse::<isize>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let is_negative = whole.starts_with('-');
+    let whole = whole.strip_prefix('-').unwrap_or(whole);
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_digits(whole.strip_prefix('-').unwrap_or(whole)) || !is_digits(fraction) {
+    if !is_digits(whole) || !is_digits(fraction) || exponent.unsigned_abs() > MOST_PLACES {
         return None;
     }
+    // As many zeros on either side as the point can move past.
+    let zeros = "0".repeat(exponent.unsigned_abs());
+    let digits = format!("{zeros}{whole}{fraction}{zeros}");
+    let point = (zeros.len() + whole.len()).checked_add_signed(exponent)?;
+    let (whole, fraction) = digits.split_at_checked(point)?;
     let billionths: String = fraction.chars().chain("000000000".chars()).take(9).collect();
-    let billionths: i64 = billionths.parse().ok()?;
-    Some((whole.parse().ok()?, if is_negative { -billionths } else { billionths }))
+    let (whole, billionths): (i64, i64) = (format!("0{whole}").parse().ok()?, billionths.parse().ok()?);
+    Some(match is_negative {
+        true => (-whole, -billionths),
+        false => (whole, billionths),
+    })
 }
 
-fn unit_of(count: i64) -> TimeUnit {
-    match count.unsigned_abs() {
-        0..100_000_000_000 => TimeUnit::Seconds,
+/// None: too small to tell.
+fn unit_of(count: i64) -> Option<TimeUnit> {
+    Some(match count.unsigned_abs() {
+        0..100_000_000 => return None,
+        100_000_000..100_000_000_000 => TimeUnit::Seconds,
         100_000_000_000..100_000_000_000_000 => TimeUnit::Millis,
         100_000_000_000_000..100_000_000_000_000_000 => TimeUnit::Micros,
         _ => TimeUnit::Nanos,
-    }
+    })
 }
 
 fn of_count(whole: i64, billionths: i64, unit: TimeUnit) -> Option<i64> {
@@ -101,6 +119,31 @@ mod tests {
     }
 
     #[test]
+    fn exponents_are_read_to_the_last_digit() {
+        for (text, millis) in [
+            ("1.767322000123e+15", 1_767_322_000_123),
+            ("1.767322000123e15", 1_767_322_000_123),
+            ("1767322000123E0", 1_767_322_000_123),
+            ("17673220001239e-1", 1_767_322_000_123),
+            ("1.7673220001239e+9", 1_767_322_000_123),
+            ("0.0000001767322e+16", 1_767_322_000_000),
+        ] {
+            assert_eq!(super::millis(text, None), Some(millis), "{text}");
+        }
+        assert_eq!(millis("-1e0", Some(TimeUnit::Seconds)), Some(-1_000));
+        assert_eq!(millis("1e-40", Some(TimeUnit::Seconds)), Some(0));
+    }
+
+    #[test]
+    fn a_count_that_is_too_small_to_tell_its_unit_needs_one() {
+        for text in ["0", "2026", "-1", "99999999.9", "2.026e3"] {
+            assert_eq!(millis(text, None), None, "{text}");
+        }
+        assert_eq!(millis("2026", Some(TimeUnit::Seconds)), Some(2_026_000));
+        assert_eq!(millis("100000000", None), Some(100_000_000_000));
+    }
+
+    #[test]
     fn what_is_no_moment_is_none() {
         for text in [
             "",
@@ -108,7 +151,13 @@ mod tests {
             ".",
             "1.",
             ".5",
-            "1e3",
+            "1e",
+            "e3",
+            "1e+-3",
+            "1e1.5",
+            "1e41",
+            "1e-41",
+            "1.e3",
             "+1",
             "now",
             "infinity",

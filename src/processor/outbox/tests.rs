@@ -872,7 +872,17 @@ fn a_record_has_the_event_s_own_time_where_there_is_one() {
     assert_eq!(published(of_message(None, "null")).timestamp_ms, committed);
     let without = only(config(None)).process(message(r#"{"payload": 1}"#));
     assert_eq!(published(without).timestamp_ms, committed);
-    for at in [r#""infinity""#, r#""""#, "0", "-1", r#""1969-12-31""#] {
+    for at in [
+        r#""infinity""#,
+        r#""""#,
+        "0",
+        "-1",
+        "2026",
+        r#""1969-12-31""#,
+        "{}",
+        "[]",
+        "true",
+    ] {
         let (kind, text) = failed(of_message(None, at));
         assert_eq!(kind, ErrorKind::Invalid);
         assert!(text.contains("`at` is no time after 1970"), "{text}");
@@ -901,7 +911,7 @@ fn a_record_goes_to_the_partition_that_the_event_names() {
     assert_eq!(published(partition(r#""0""#)).partition, Some(0));
     assert_eq!(published(partition("null")).partition, None);
     assert_eq!(process(outbox(), r#"{"part": 2, "payload": 1}"#).partition, None);
-    for number in ["-1", "1.0", "2147483648", r#""a""#, r#""""#, "true"] {
+    for number in ["-1", "1.0", "2147483648", r#""a""#, r#""""#, "true", "{}", "[1]"] {
         let (kind, text) = failed(partition(number));
         assert_eq!(kind, ErrorKind::Invalid, "{number}");
         assert!(text.contains("`part` is no partition"), "{text}");
