@@ -350,6 +350,50 @@ fn columns_stand_beside_the_payload() {
     });
 }
 
+/// A column of this type that each row has, last, with this JSON, placed as a header or beside the payload: not in the golden records,
+/// but by the converters' rule that JSON is a text.
+fn with_json(case: &mut Case, (kind, json): (&str, &str), places: &[&str], text: &str) {
+    const PLACEMENT: &str = "transforms.outbox.table.fields.additional.placement";
+    let known = case
+        .connector
+        .get(PLACEMENT)
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let placed = places.iter().map(|place| format!("meta:{place}"));
+    let placed: Vec<String> = std::iter::once(known.to_owned()).chain(placed).collect();
+    let placement = placed.join(",").trim_start_matches(',').to_owned();
+    case.connector.insert(PLACEMENT.to_owned(), placement.into());
+    let table = case.case.split('-').next().unwrap_or_default();
+    case.ddl.push(format!("ALTER TABLE {table} ADD meta {kind}"));
+    let inserts = case.sql.iter_mut().filter(|statement| statement.starts_with("insert"));
+    for insert in inserts {
+        *insert = format!("{}, '{json}')", insert.trim_end_matches(')'));
+    }
+    for record in &mut case.records {
+        record.headers.push(("meta".to_owned(), Some(Hex::of(text))));
+        if let (true, Some(value)) = (places.contains(&"envelope"), record.value.as_mut()) {
+            let member = serde_json::to_string(text).unwrap();
+            let before = String::from_utf8(value.bytes())
+                .unwrap()
+                .replace(r#""BOI=""#, r#""12.50""#);
+            *value = Hex::of(&format!("{},\"meta\":{member}}}", before.trim_end_matches('}')));
+        }
+    }
+}
+
+#[test]
+fn json_columns_are_placed_as_text() {
+    for json in [r#"{"a": null, "b": [1, 2.50]}"#, "[]", r#""s""#, "null"] {
+        same_on_postgres("p15", |case| {
+            with_json(case, ("jsonb", json), &["envelope", "header"], json)
+        });
+    }
+    let json = r#"{"a": null, "b": [1, "x y"]}"#;
+    same_on_mysql("y01", |case| {
+        with_json(case, ("json", json), &["header"], r#"{"a":null,"b":[1,"x y"]}"#)
+    });
+}
+
 #[test]
 fn a_column_gives_the_time() {
     same_on_postgres("p18", as_it_is);

@@ -23,8 +23,8 @@ pub use envelope::{ChangeTypes, CloudEvents, CloudEventsMode, DEFAULT_TYPE_PREFI
 pub use filter::{Comparison, Condition, Demand, Filter, KeptTables, Literal, Test};
 pub use mask::{Mask, MaskAction, MaskRule, MaskValue, OnMismatch};
 pub use outbox::{
-    Columns, HeaderNames, HeadersAs, Idempotency, IdempotencyKey, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate, Outbox,
-    PayloadAs, TimeUnit, TimestampColumn, TopicRule,
+    Columns, HeaderNames, HeadersAs, Idempotency, IdempotencyKey, JsonAs, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate,
+    Outbox, PayloadAs, TimeUnit, TimestampColumn, TopicRule,
 };
 pub use sink::{
     BatchForm, Body, CommitPolicy, CreateTopics, File, FurtherSink, Http, HttpAuth, HttpBatch, Kafka, Method, OnFenced,

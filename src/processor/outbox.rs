@@ -30,7 +30,7 @@ use super::topic::{OwnTopic, TopicCascade, TopicNames};
 use super::url::UrlTemplate;
 use super::{Outcome, Processor, SinkTarget, SinkWishes, Step};
 use crate::config::pattern::OutboxPattern;
-use crate::config::pipeline::{self, HeadersAs, KeyAs, OnMissing, OnNull, OnUpdate, TimeUnit, TopicRule};
+use crate::config::pipeline::{self, HeadersAs, JsonAs, KeyAs, OnMissing, OnNull, OnUpdate, TimeUnit, TopicRule};
 use crate::config::template::Template;
 use crate::event::{Change, ChangeEvent, LogMessage, Operation, RowChange, Selection};
 use crate::record::{About, Header, OrderingKey, Record};
@@ -123,6 +123,7 @@ struct HeaderNames {
     additional: Vec<(Arc<str>, Slot)>,
     on_null: OnNull,
     form: HeadersAs,
+    json_as: JsonAs,
 }
 
 /// A change that can be an outbox event.
@@ -242,6 +243,7 @@ impl Outbox {
             additional,
             on_null: config.on_null,
             form: config.headers_as,
+            json_as: config.json_as,
         };
         let idempotency = config
             .idempotency
@@ -509,8 +511,13 @@ impl Layout {
             push(name, value(self.columns.event_type, Some(text)));
         }
         for (name, slot) in &names.additional {
+            let field = fields.field(*slot);
+            if let Some(json) = connect::written_header(names.form, names.json_as, field) {
+                push(name, Some(json));
+                continue;
+            }
             match text(*slot)? {
-                None if names.on_null != OnNull::Keep || fields.field(*slot) != Field::Null => {}
+                None if names.on_null != OnNull::Keep || !field.is_null() => {}
                 text => push(name, value(*slot, text)),
             }
         }
@@ -535,6 +542,7 @@ impl Layout {
             let carried = carried::Carried {
                 keeps_null,
                 form: self.headers.form,
+                json_as: self.headers.json_as,
             };
             carried.push_members(headers, fields.field(slot), self.names.name(slot))
         })

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use super::{Chain, ErrorKind, Outcome, ProcessError, SinkWishes};
 use crate::config::pattern::OutboxPattern;
 use crate::config::pipeline::{
-    self, Columns, Envelope, HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate, PayloadAs, TopicRule,
+    self, Columns, Envelope, HeaderNames, HeadersAs, JsonAs, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate, PayloadAs,
+    TopicRule,
 };
 use crate::config::template::Template;
 use crate::event::{Change, ChangeEvent, LogMessage, Operation, RowChange, Selection};
@@ -40,6 +41,7 @@ pub(super) fn outbox() -> pipeline::Outbox {
         key_schema: None,
         keep_empty_key: false,
         headers_as: HeadersAs::Text,
+        json_as: JsonAs::Value,
         header_names: HeaderNames::default(),
         additional_headers: Vec::new(),
         idempotency: None,

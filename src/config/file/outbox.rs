@@ -13,7 +13,7 @@ use crate::config::document::Value;
 use crate::config::error::Problem;
 use crate::config::pattern::OutboxPattern;
 use crate::config::pipeline::{
-    Columns, HeaderNames, HeadersAs, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate, Outbox, PayloadAs, Processor,
+    Columns, HeaderNames, HeadersAs, JsonAs, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate, Outbox, PayloadAs, Processor,
     TimeUnit, TimestampColumn, TopicRule,
 };
 use crate::config::reader::{Field, Mapping, Read, Reader, optional};
@@ -149,6 +149,14 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
     let headers_as = optional(mapping.take("headers_as"), |field| {
         reader.word(field, &[("text", HeadersAs::Text), ("json", HeadersAs::Json)])
     });
+    let json_as = optional(mapping.take("json_as"), |field| {
+        let words = [
+            ("value", JsonAs::Value),
+            ("text", JsonAs::Text),
+            ("compact", JsonAs::Compact),
+        ];
+        reader.word(field, &words)
+    });
     let header_names = optional(mapping.take("header_names"), |field| {
         let names = read_header_names(reader, field)?;
         see_headers(seen, field, names.iter());
@@ -230,6 +238,7 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
         key_schema: key_schema?,
         keep_empty_key: keep_empty_key?.unwrap_or(false),
         headers_as: headers_as?.unwrap_or_default(),
+        json_as: json_as?.unwrap_or_default(),
         header_names: header_names?.unwrap_or_default(),
         additional_headers: headers?.unwrap_or_default(),
         idempotency: idempotency?.map(|(idempotency, _)| idempotency),

@@ -24,6 +24,7 @@ pub struct Outbox {
     /// Whether an empty aggregate id is a key, and not none.
     pub keep_empty_key: bool,
     pub headers_as: HeadersAs,
+    pub json_as: JsonAs,
     pub header_names: HeaderNames,
     /// Header name and the field that fills it, in the file's order.
     pub additional_headers: Vec<(String, String)>,
@@ -221,6 +222,18 @@ pub enum HeadersAs {
     Text,
     /// A number or boolean as it is, other text as a JSON string, a null as `null`.
     Json,
+}
+
+/// How a field that is JSON is written as a header, and one of a JSON column as a member beside the payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum JsonAs {
+    /// By its value: as a header its text, which objects and lists do not have; as a member JSON.
+    #[default]
+    Value,
+    /// As it is written, objects and lists too; of a JSON column always, as a text.
+    Text,
+    /// The same, without blanks between its tokens.
+    Compact,
 }
 
 /// What becomes of an UPDATE of an outbox's row, which is no event; the later the graver.

@@ -232,6 +232,7 @@ fn what_would_have_no_effect_is_refused() {
         ("payload_as: json\nraw_payload: true", "payload_as: "),
         ("on_missing: halt", "on_missing: "),
         ("on_null: drop", "on_null: "),
+        ("json_as: raw", "json_as: expected `value`, `text` or `compact`"),
         ("key_as: avro", "key_as: "),
     ] {
         let line = violation(&outbox_with(keys));

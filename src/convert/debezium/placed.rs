@@ -1,5 +1,6 @@
 //! Columns that a router places beside key and payload: in headers, in the value, or as the number of the partition.
 
+use super::Database;
 use super::router::{Choice, PROCESSOR, put, setting};
 use super::settings::list;
 use super::transforms::Transform;
@@ -56,13 +57,6 @@ pub(super) fn placements(work: &mut Work, router: &mut Transform) -> Placements 
         &given.option,
         &format!("{PROCESSOR}.additional_headers, .envelope_fields and .columns.partition"),
     );
-    if !placements.headers.is_empty() || !placements.members.is_empty() {
-        work.different(
-            &given.option,
-            "times and dates of placed columns come as the server prints them, and decimals in the value as their digits in a string, \
-             where connectors count days and microseconds, or write what decimal.handling.mode says",
-        );
-    }
     placements
 }
 
@@ -105,4 +99,26 @@ pub(super) fn set_placed(work: &mut Work, processor: &mut Mapping, router: &mut 
     } else if missing.is_given {
         work.not_needed(&missing.option, "no column is placed");
     }
+}
+
+/// A placed JSON column is a text there, whatever it holds.
+pub(super) fn set_json(work: &mut Work, processor: &mut Mapping, placements: &Placements, database: Database) {
+    if placements.headers.is_empty() && placements.members.is_empty() {
+        return;
+    }
+    match database {
+        Database::Postgres => processor.set("json_as", Node::text("text"), "JSON columns are text there"),
+        Database::Mysql => processor.set(
+            "json_as",
+            Node::text("compact"),
+            "JSON columns are text without blanks there",
+        ),
+        // Text by itself.
+        Database::Mariadb => {}
+    }
+    work.different(
+        &placements.option,
+        "columns of dates, times, bytes and arrays, and exact numbers beside the payload, are as the server prints them, whatever \
+         decimal.handling.mode and time.precision.mode say: see \"Differences\" of docs/migrate-from-debezium.md",
+    );
 }

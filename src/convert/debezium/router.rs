@@ -4,7 +4,7 @@ use super::Database;
 use super::converters::{Formats, KeyFormat, PayloadFormat};
 use super::names;
 use super::others::TRACE_COLUMN;
-use super::placed::{Placements, placements, set_placed};
+use super::placed::{Placements, placements, set_json, set_placed};
 use super::settings::Given;
 use super::transforms::Transform;
 use super::work::Work;
@@ -49,6 +49,7 @@ pub(super) fn processor(work: &mut Work, router: &mut Transform, outboxes: &Outb
         "the headers of the router",
     );
     set_placed(work, &mut processor, router, &placements);
+    set_json(work, &mut processor, &placements, outboxes.database);
     set_formats(work, &mut processor, router, outboxes, !placements.members.is_empty());
     set_on_update(work, &mut processor, router, outboxes.are_messages);
     for (name, why) in NOT_NEEDED {

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use java_properties::PropertiesIter;
 
 use super::connect;
-use crate::config::pipeline::HeadersAs;
+use crate::config::pipeline::{HeadersAs, JsonAs};
 use crate::processor::error::Problem;
 use crate::processor::field::{Field, Slot, Text};
 use crate::processor::json;
@@ -17,12 +18,13 @@ use crate::record::Header;
 pub(super) struct Carried {
     pub(super) keeps_null: bool,
     pub(super) form: HeadersAs,
+    pub(super) json_as: JsonAs,
 }
 
 impl Carried {
     /// The members of a JSON object or of an hstore, as headers behind those that are there; a null has none. A name that is there
-    /// already stays as it is, and of a name that the object has twice the last counts; objects and lists have no text and are left
-    /// out, as are nulls unless they are kept. `name`: the field's.
+    /// already stays as it is, and of a name that the object has twice the last counts; objects and lists are left out unless
+    /// their text is asked for, as are nulls unless they are kept. `name`: the field's.
     pub(super) fn push_members(self, headers: &mut Vec<Header>, field: Field<'_>, name: &str) -> Result<(), Problem> {
         let no_headers = || Problem::NoHeaders { field: name.to_owned() };
         let Some((text, event)) = field.written().map_err(|_| no_headers())? else {
@@ -43,9 +45,13 @@ impl Carried {
         });
         if is_object.is_ok() {
             for (member, value) in members {
+                if let Some(json) = connect::written_header(self.form, self.json_as, value) {
+                    Self::push(headers, &member, Some(json));
+                    continue;
+                }
                 match (value, value.text()) {
-                    (Field::Null, _) => self.push(headers, &member, value, None),
-                    (_, Ok(Some(text))) => self.push(headers, &member, value, Some(text)),
+                    (Field::Null, _) => self.push_text(headers, &member, value, None),
+                    (_, Ok(Some(text))) => self.push_text(headers, &member, value, Some(text)),
                     // No text that could stand in a header.
                     (_, Ok(None) | Err(_)) => {}
                 }
@@ -53,17 +59,23 @@ impl Carried {
             return Ok(());
         }
         for (member, value) in hstore(text).ok_or_else(no_headers)? {
-            self.push(headers, &member, Field::Null, value.map(Text::Made));
+            self.push_text(headers, &member, Field::Null, value.map(Text::Made));
         }
         Ok(())
     }
 
-    fn push(self, headers: &mut Vec<Header>, name: &str, field: Field<'_>, text: Option<Text<'_>>) {
+    fn push_text(self, headers: &mut Vec<Header>, name: &str, field: Field<'_>, text: Option<Text<'_>>) {
+        if text.is_some() || self.keeps_null {
+            Self::push(headers, name, connect::header(self.form, field, text));
+        }
+    }
+
+    fn push(headers: &mut Vec<Header>, name: &str, value: Option<Bytes>) {
         let is_there = headers.iter().any(|header| &*header.name == name);
-        if !is_there && !name.is_empty() && (text.is_some() || self.keeps_null) {
+        if !is_there && !name.is_empty() {
             headers.push(Header {
                 name: Arc::from(name),
-                value: connect::header(self.form, field, text),
+                value,
             });
         }
     }
@@ -179,7 +191,6 @@ fn properties(text: &str, names: [&str; 2]) -> [Option<String>; 2] {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use proptest::prelude::*;
 
     use super::*;
@@ -202,7 +213,12 @@ mod tests {
 
     fn members_as(form: HeadersAs, text: &str, keeps_null: bool) -> Result<Pushed, Problem> {
         let value = Value::Text(Bytes::copy_from_slice(text.as_bytes()));
-        let carried = Carried { keeps_null, form };
+        let json_as = JsonAs::Value;
+        let carried = Carried {
+            keeps_null,
+            form,
+            json_as,
+        };
         let mut headers = vec![Header {
             name: Arc::from("id"),
             value: None,
@@ -292,6 +308,7 @@ mod tests {
         let carried = Carried {
             keeps_null: true,
             form: HeadersAs::Text,
+            json_as: JsonAs::Value,
         };
         for field in [Field::Null, Field::Missing] {
             assert_eq!(carried.push_members(&mut headers, field, "h"), Ok(()));

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 
-use crate::config::pipeline::{HeadersAs, LeftOut};
+use crate::config::pipeline::{HeadersAs, JsonAs, LeftOut};
 use crate::processor::field::{Field, Text};
 use crate::processor::json;
+use crate::row::ColumnKind;
 
 /// A text, as JSON.
 pub(super) fn string(text: &str) -> Bytes {
@@ -27,6 +28,41 @@ pub(super) fn header(form: HeadersAs, field: Field<'_>, text: Option<Text<'_>>) 
         (HeadersAs::Text, text) => text.map(Text::into_bytes),
         (HeadersAs::Json, Some(text)) => Some(value(field, text)),
         (HeadersAs::Json, None) => Some(Bytes::from_static(b"null")),
+    }
+}
+
+/// A header's value of JSON as it is written. None: by its value.
+pub(super) fn written_header(form: HeadersAs, json_as: JsonAs, field: Field<'_>) -> Option<Bytes> {
+    match form {
+        HeadersAs::Text => written(json_as, field),
+        HeadersAs::Json => written_value(json_as, field),
+    }
+}
+
+/// JSON as it is written, as JSON: a column's is a text, as a Connect schema has it, a message's member stays what it is. None: by
+/// its value.
+pub(super) fn written_value(json_as: JsonAs, field: Field<'_>) -> Option<Bytes> {
+    let written = written(json_as, field)?;
+    match field {
+        Field::Cell { .. } => std::str::from_utf8(&written).ok().map(string),
+        _ => Some(written),
+    }
+}
+
+/// What a JSON column holds, or the object or list that a message's member is.
+fn written(json_as: JsonAs, field: Field<'_>) -> Option<Bytes> {
+    let is_whole = match field {
+        Field::Json { text, .. } => text.starts_with(['{', '[']),
+        Field::Cell { kind, .. } => kind == ColumnKind::Json,
+        Field::Missing | Field::Null | Field::Binary(_) => false,
+    };
+    match (json_as, is_whole) {
+        (JsonAs::Value, _) | (_, false) => None,
+        (JsonAs::Text, true) => field.bytes(),
+        (JsonAs::Compact, true) => {
+            let (text, _) = field.written().ok()??;
+            json::compact(text, LeftOut::default()).map(Bytes::from)
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::connect::{self, SchemaEnvelope};
-use crate::config::pipeline::{self, LeftOut, PayloadAs};
+use crate::config::pipeline::{self, JsonAs, LeftOut, PayloadAs};
 use crate::processor::envelope::{write_member, write_payload};
 use crate::processor::error::{Problem, TextFault};
 use crate::processor::field::{Field, Fields, Names, Slot, Text, named_text};
@@ -15,6 +15,7 @@ pub(super) struct PayloadForm {
     left_out: LeftOut,
     tombstone_on_empty: bool,
     members: Vec<Member>,
+    json_as: JsonAs,
     schema: Option<SchemaEnvelope>,
 }
 
@@ -44,6 +45,7 @@ impl PayloadForm {
             left_out: config.left_out,
             tombstone_on_empty: config.tombstone_on_empty,
             members: members.collect(),
+            json_as: config.json_as,
             schema: config.payload_schema.as_deref().map(SchemaEnvelope::new),
         }
     }
@@ -109,7 +111,10 @@ impl PayloadForm {
             if field != Field::Missing {
                 out.push(b',');
                 out.extend_from_slice(&member.name);
-                write_member(&mut out, field, &member.field)?;
+                match connect::written_value(self.json_as, field) {
+                    Some(json) => out.extend_from_slice(&json),
+                    None => write_member(&mut out, field, &member.field)?,
+                }
             }
         }
         out.push(b'}');
@@ -200,6 +205,7 @@ mod tests {
             left_out: LeftOut::default(),
             tombstone_on_empty,
             members: Vec::new(),
+            json_as: JsonAs::Value,
             schema: None,
         }
     }

@@ -1,5 +1,7 @@
 use super::*;
-use crate::config::pipeline::{Columns, HeaderNames, LeftOut, Outbox as Config, PayloadAs, TimeUnit, TimestampColumn};
+use crate::config::pipeline::{
+    Columns, HeaderNames, JsonAs, LeftOut, Outbox as Config, PayloadAs, TimeUnit, TimestampColumn,
+};
 use crate::config::{Rewrite, Route};
 use crate::processor::ErrorKind;
 use crate::processor::sample::*;
@@ -822,6 +824,116 @@ fn headers_can_be_json() {
         headers(&record),
         expected.map(|(name, value)| (name.to_owned(), value.to_owned()))
     );
+}
+
+#[test]
+fn json_can_be_a_header_and_a_member_as_it_is_written() {
+    let config = |json_as, headers_as| Config {
+        json_as,
+        headers_as,
+        on_null: OnNull::Keep,
+        header_names: HeaderNames {
+            event_id: None,
+            ..HeaderNames::default()
+        },
+        additional_headers: vec![("x".to_owned(), "j".to_owned())],
+        envelope_fields: vec![("m".to_owned(), "j".to_owned())],
+        columns: Columns {
+            headers: Some("more".to_owned()),
+            ..Columns::default()
+        },
+        ..outbox()
+    };
+    let own = |bytes: &Option<Bytes>| bytes.as_deref().map(|bytes| String::from_utf8(bytes.to_vec()).unwrap());
+    let check = |config: Config, event: ChangeEvent, header: Option<Option<&str>>, value: &str| {
+        let record = published(only(config).process(event));
+        let headers: Vec<_> = record.headers.iter().map(|header| own(&header.value)).collect();
+        let header: Vec<_> = header.map(|text| text.map(str::to_owned)).into_iter().collect();
+        assert_eq!((headers, own(&record.value)), (header, Some(value.to_owned())));
+    };
+    let cell = |kind, written: &str| {
+        let cells = [("j", kind, text(written)), ("payload", ColumnKind::Text, text("1"))];
+        outbox_row(&cells)
+    };
+    use {HeadersAs::Json, JsonAs::Compact, JsonAs::Value};
+    for (written, json_as, headers_as, header, value) in [
+        (
+            r#"{"a": 1}"#,
+            JsonAs::Text,
+            HeadersAs::Text,
+            Some(r#"{"a": 1}"#),
+            r#"{"payload":1,"m":"{\"a\": 1}"}"#,
+        ),
+        (
+            r#"[1, 2]"#,
+            Compact,
+            HeadersAs::Text,
+            Some("[1,2]"),
+            r#"{"payload":1,"m":"[1,2]"}"#,
+        ),
+        (
+            r#""s""#,
+            JsonAs::Text,
+            HeadersAs::Text,
+            Some(r#""s""#),
+            r#"{"payload":1,"m":"\"s\""}"#,
+        ),
+        (
+            "null",
+            JsonAs::Text,
+            HeadersAs::Text,
+            Some("null"),
+            r#"{"payload":1,"m":"null"}"#,
+        ),
+        ("5", JsonAs::Text, Json, Some(r#""5""#), r#"{"payload":1,"m":"5"}"#),
+        (
+            r#"{"a": 1}"#,
+            Compact,
+            Json,
+            Some(r#""{\"a\":1}""#),
+            r#"{"payload":1,"m":"{\"a\":1}"}"#,
+        ),
+    ] {
+        let event = cell(ColumnKind::Json, written);
+        check(config(json_as, headers_as), event, Some(header), value);
+    }
+    let object = || cell(ColumnKind::Json, r#"{"a": 1}"#);
+    check(
+        config(Value, HeadersAs::Text),
+        object(),
+        None,
+        r#"{"payload":1,"m":{"a": 1}}"#,
+    );
+    let null = cell(ColumnKind::Json, "null");
+    check(
+        config(Value, HeadersAs::Text),
+        null,
+        Some(None),
+        r#"{"payload":1,"m":null}"#,
+    );
+    let other = cell(ColumnKind::Text, r#"{"a": 1}"#);
+    check(
+        config(Compact, HeadersAs::Text),
+        other,
+        Some(Some(r#"{"a": 1}"#)),
+        r#"{"payload":1,"m":"{\"a\": 1}"}"#,
+    );
+    for (j, headers_as, header) in [
+        (r#"{"a": 1}"#, HeadersAs::Text, r#"{"a":1}"#),
+        (r#"{"a": 1}"#, Json, r#"{"a":1}"#),
+        (r#""s""#, HeadersAs::Text, "s"),
+    ] {
+        let event = message(format!(r#"{{"j": {j}, "payload": 1}}"#));
+        let value = format!(r#"{{"payload":1,"m":{}}}"#, j.replace(' ', ""));
+        check(config(Compact, headers_as), event, Some(Some(header)), &value);
+        let event = message(format!(r#"{{"more": {{"c": {j}}}, "payload": 1}}"#));
+        check(
+            config(Compact, headers_as),
+            event,
+            Some(Some(header)),
+            r#"{"payload":1}"#,
+        );
+    }
 }
 
 #[test]

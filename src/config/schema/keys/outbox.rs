@@ -75,6 +75,12 @@ fn keys() -> Vec<Key> {
         )
         .default("text"),
         Key::new(
+            "json_as",
+            word(["value", "text", "compact"]),
+            "how JSON is written in `additional_headers`, `columns.headers` and `envelope_fields`: see [below](#json-as)",
+        )
+        .default("value"),
+        Key::new(
             "on_missing",
             word(["skip", "reject"]),
             "`reject`: an event that lacks a field of `additional_headers` or `envelope_fields` is `invalid`",
@@ -204,7 +210,7 @@ fn columns() -> Vec<Key> {
         Key::new(
             "headers",
             filled(),
-            "the field with more headers: a JSON object or an `hstore`. Its members go behind all others, as text; objects, lists and names that are there already are left out, and nulls by `on_null`. Of a name that it has twice, the last counts, whatever the column's type",
+            "the field with more headers: a JSON object or an `hstore`. Its members go behind all others, as text; names that are there already are left out, as are objects and lists unless `json_as` says otherwise, and nulls by `on_null`. Of a name that it has twice, the last counts, whatever the column's type",
         ),
         Key::new(
             "trace",
