@@ -411,11 +411,11 @@ fn two_routers_of_mariadb_with_layouts_of_their_own() {
             home: "ledger",
             ddl: &[
                 "CREATE TABLE entry_outbox (id char(36) PRIMARY KEY, aggregatetype varchar(255), aggregateid varchar(255),
-                 type varchar(255), payload blob)",
+                 type varchar(255), payload blob, shard int)",
                 "CREATE TABLE audit_outbox (id char(36) PRIMARY KEY, area varchar(255), subject bigint, data blob)",
             ],
             inserts: &[
-                "INSERT INTO entry_outbox VALUES ('<id>', 'debit', 'k', 'T', 'one')",
+                "INSERT INTO entry_outbox VALUES ('<id>', 'debit', 'k', 'T', 'one', 3)",
                 "INSERT INTO audit_outbox VALUES ('<id>', 'any', 12, 'two')",
             ],
             records: &[

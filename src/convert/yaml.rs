@@ -53,6 +53,10 @@ impl Mapping {
         self.entries.is_empty()
     }
 
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key == key)
+    }
+
     pub(super) fn to_text(&self) -> String {
         let mut out = String::new();
         self.write(&mut out, 0);

@@ -393,13 +393,33 @@ impl Outbox {
     }
 }
 
+/// The fields of all that the file places beside what an outbox always has. A trace is not worth an event.
 fn demanded(config: &pipeline::Outbox, names: &mut Names) -> Vec<(String, Slot)> {
+    let of_header = |header: &str| format!("the header `{header}`");
     let headers = config.additional_headers.iter();
-    let headers = headers.map(|(header, field)| (format!("the header `{header}`"), field));
+    let headers = headers.map(|(header, field)| (of_header(header), field));
     let members = config.envelope_fields.iter();
     let members = members.map(|(member, field)| (format!("the value's member `{member}`"), field));
+    let columns = &config.columns;
+    let columns = [
+        (
+            "columns.timestamp",
+            columns.timestamp.as_ref().map(|column| &column.name),
+        ),
+        ("columns.partition", columns.partition.as_ref()),
+        ("columns.headers", columns.headers.as_ref()),
+    ];
+    let columns = columns
+        .into_iter()
+        .filter_map(|(key, field)| Some((format!("`{key}`"), field?)));
+    let idempotency = config.idempotency.iter().flat_map(|idempotency| {
+        let place = of_header(&idempotency.header);
+        idempotency.key.fields().map(move |field| (place.clone(), field))
+    });
     headers
         .chain(members)
+        .chain(columns)
+        .chain(idempotency)
         .map(|(place, field)| (place, names.slot(field)))
         .collect()
 }
@@ -463,7 +483,7 @@ impl Layout {
         })
     }
 
-    /// What `on_missing: reject` asks for: each additional header and member has its field, be it null.
+    /// What `on_missing: reject` asks for: all that the file places has its field, be it null.
     fn demand_additional(&self, fields: &Fields<'_>) -> Result<(), Problem> {
         let missing = self
             .demanded

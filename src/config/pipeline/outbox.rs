@@ -184,7 +184,19 @@ pub enum IdempotencyKey {
     Sha256 { parts: Vec<Template>, separator: String },
 }
 
-/// What becomes of an additional header, or a member of the value, whose field the event does not have.
+impl IdempotencyKey {
+    /// The event's own fields that it takes.
+    pub fn fields(&self) -> impl Iterator<Item = &String> {
+        let (column, parts) = match self {
+            Self::Column(name) => (Some(name), &[][..]),
+            Self::Sha256 { parts, .. } => (None, &parts[..]),
+        };
+        let of_parts = parts.iter().flat_map(Template::fields);
+        column.into_iter().chain(of_parts.filter_map(|path| path.first()))
+    }
+}
+
+/// What becomes of a header, a member of the value, a timestamp or a partition whose field the event does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnMissing {
     /// The record goes without it.

@@ -14,6 +14,8 @@ pub(super) struct Placements {
     headers: Vec<(String, String)>,
     pub(super) members: Vec<(String, String)>,
     pub(super) partition: Option<(String, String)>,
+    /// Whether a column gives the partition or the time.
+    pub(super) by_column: bool,
 }
 
 /// `column:header`, `column:envelope:name`, `column:partition`.
@@ -84,18 +86,20 @@ pub(super) fn set_placed(work: &mut Work, processor: &mut Mapping, router: &mut 
         None => setting(router, "table.field.additional.missing", "error"),
     };
     let is_placed = !placements.headers.is_empty() || !placements.members.is_empty();
-    if is_placed {
+    if is_placed || placements.by_column {
         let word = if missing.value.eq_ignore_ascii_case("ignore") {
             "skip"
         } else {
             "reject"
         };
         put(work, processor, PROCESSOR, "on_missing", Node::text(word), &missing);
-        processor.set(
-            "on_null",
-            Node::text("keep"),
-            "placed columns that are NULL are there, too",
-        );
+        if is_placed {
+            processor.set(
+                "on_null",
+                Node::text("keep"),
+                "placed columns that are NULL are there, too",
+            );
+        }
     } else if missing.is_given {
         work.not_needed(&missing.option, "no column is placed");
     }

@@ -38,11 +38,9 @@ pub(super) fn processor(work: &mut Work, router: &mut Transform, outboxes: &Outb
     let route = route(work, router);
     processor.set("route", Node::Mapping(route), "");
     let mut placements = placements(work, router);
-    processor.set(
-        "columns",
-        Node::Mapping(columns(work, router, outboxes, &mut placements)),
-        "",
-    );
+    let columns = columns(work, router, outboxes, &mut placements);
+    placements.by_column = columns.has("partition") || columns.has("timestamp");
+    processor.set("columns", Node::Mapping(columns), "");
     processor.set(
         "header_names",
         Node::Mapping(header_names()),

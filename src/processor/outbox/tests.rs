@@ -691,6 +691,54 @@ fn additional_headers_can_be_demanded_and_can_be_null() {
 }
 
 #[test]
+fn whatever_the_file_places_can_be_demanded() {
+    let time = TimestampColumn {
+        name: "at".to_owned(),
+        unit: None,
+    };
+    let columns = Columns {
+        timestamp: Some(time),
+        partition: Some("part".to_owned()),
+        headers: Some("meta".to_owned()),
+        trace: Some("span".to_owned()),
+        ..Columns::default()
+    };
+    let config = |on_missing, key| Config {
+        columns: columns.clone(),
+        idempotency: Some(pipeline::Idempotency {
+            header: "once".to_owned(),
+            key,
+        }),
+        on_missing,
+        ..outbox()
+    };
+    let of_column = || pipeline::IdempotencyKey::Column("request".to_owned());
+    let of_hash = || pipeline::IdempotencyKey::Sha256 {
+        parts: vec![template("orders"), template("${request.id}")],
+        separator: "|".to_owned(),
+    };
+    let full = r#"{"at": null, "part": null, "meta": null, "request": null, "payload": 1}"#;
+    for (field, place) in [
+        ("at", "`columns.timestamp`"),
+        ("part", "`columns.partition`"),
+        ("meta", "`columns.headers`"),
+        ("request", "the header `once`"),
+    ] {
+        let without = full.replace(&format!("\"{field}\""), "\"other\"");
+        for key in [of_column(), of_hash()] {
+            process(config(OnMissing::Reject, key.clone()), full);
+            process(config(OnMissing::Skip, key.clone()), &without);
+            let (kind, text) = error(config(OnMissing::Reject, key), &without);
+            assert_eq!(kind, ErrorKind::Invalid);
+            assert!(
+                text.contains(&format!("there is no field `{field}` for {place}")),
+                "{text}"
+            );
+        }
+    }
+}
+
+#[test]
 fn keys_can_be_json_and_empty() {
     let key = |config: Config, id: &str| {
         let content = format!(r#"{{"aggregate_id": {id}, "payload": 1}}"#);

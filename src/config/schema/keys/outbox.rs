@@ -83,7 +83,7 @@ fn keys() -> Vec<Key> {
         Key::new(
             "on_missing",
             word(["skip", "reject"]),
-            "`reject`: an event that lacks a field of `additional_headers` or `envelope_fields` is `invalid`",
+            "`reject`: an event that lacks a field of `additional_headers`, `envelope_fields`, `columns.timestamp`, `columns.partition`, `columns.headers` or `idempotency_key` is `invalid`; null is not missing",
         )
         .default("skip"),
         Key::new(
