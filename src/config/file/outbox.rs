@@ -157,14 +157,17 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
         ];
         reader.word(field, &words)
     });
+    // What a trace becomes is there by names of its own.
+    let has_trace = matches!(&columns, Ok(Some(columns)) if columns.trace.is_some());
+    let is_of_trace = |name: &str| has_trace && Columns::TRACE_HEADERS.contains(&name);
     let header_names = optional(mapping.take("header_names"), |field| {
-        let names = read_header_names(reader, field)?;
+        let names = read_header_names(reader, field, is_of_trace)?;
         see_headers(seen, field, names.iter());
         Ok(names)
     });
     let headers = optional(mapping.take("additional_headers"), |field| {
         let names = header_names.as_ref().ok().and_then(Option::as_ref);
-        let headers = read_headers(reader, field, names.unwrap_or(&HeaderNames::default()))?;
+        let headers = read_headers(reader, field, names.unwrap_or(&HeaderNames::default()), is_of_trace)?;
         see_headers(seen, field, headers.iter().map(|(name, _)| name.as_str()));
         Ok(headers)
     });
@@ -173,6 +176,8 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
         let additional = headers.iter().flatten().flatten();
         own.unwrap_or(&HeaderNames::default()).iter().any(|own| own == name)
             || additional.into_iter().any(|(additional, _)| additional == name)
+            || is_of_trace(name)
+            || is_of_letter(name)
     };
     let idempotency = idempotency::read(reader, &mut mapping, is_header);
     if let Ok(Some((idempotency, place))) = &idempotency {
@@ -439,7 +444,11 @@ fn read_timestamp(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<TimestampC
 }
 
 /// Names of our own headers; null leaves one out.
-fn read_header_names(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<HeaderNames> {
+fn read_header_names(
+    reader: &mut Reader<'_>,
+    field: &Field<'_>,
+    is_of_trace: impl Fn(&str) -> bool,
+) -> Read<HeaderNames> {
     let mut mapping = reader.mapping(field)?;
     let mut names = HeaderNames::default();
     let own = [
@@ -450,7 +459,11 @@ fn read_header_names(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<HeaderN
     ];
     let result = read_into(&mut mapping, own, |field| match field.node.value {
         Value::Null => Ok(None),
-        _ => reader.filled(field).map(Some),
+        _ => match reader.filled(field)? {
+            name if is_of_trace(&name) => Err(reader.refuse(field, OF_TRACE)),
+            name if is_of_letter(&name) => Err(reader.refuse(field, OF_LETTER)),
+            name => Ok(Some(name)),
+        },
     });
     reader.finish(mapping);
     result?;
@@ -464,10 +477,24 @@ fn read_header_names(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<HeaderN
     Ok(names)
 }
 
-fn read_headers(reader: &mut Reader<'_>, field: &Field<'_>, ours: &HeaderNames) -> Read<Vec<(String, String)>> {
+const OF_TRACE: &str = "`columns.trace` sets this header: expected another name";
+const OF_LETTER: &str = "a dead letter's own headers are called so: expected another name";
+
+fn is_of_letter(name: &str) -> bool {
+    name.starts_with("tailpost-dlq-")
+}
+
+fn read_headers(
+    reader: &mut Reader<'_>,
+    field: &Field<'_>,
+    ours: &HeaderNames,
+    is_of_trace: impl Fn(&str) -> bool,
+) -> Read<Vec<(String, String)>> {
     read_named(reader, field, |name| match name {
         "" => Some("expected a header name that is not empty"),
         name if ours.iter().any(|ours| ours == name) => Some("tailpost sets this header itself: expected another name"),
+        name if is_of_trace(name) => Some(OF_TRACE),
+        name if is_of_letter(name) => Some(OF_LETTER),
         _ => None,
     })
 }

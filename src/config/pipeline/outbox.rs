@@ -114,6 +114,9 @@ pub enum TimeUnit {
 }
 
 impl Columns {
+    /// The headers that a trace becomes.
+    pub const TRACE_HEADERS: [&str; 2] = ["traceparent", "tracestate"];
+
     /// The field with the event's own topic, where the file names none and there is no route.
     pub const TOPIC: &str = "topic";
 }

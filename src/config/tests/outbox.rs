@@ -221,6 +221,26 @@ fn what_would_have_no_effect_is_refused() {
             "additional_headers.id: tailpost sets this header itself",
         ),
         (
+            "columns: {trace: span}\nadditional_headers: {traceparent: a}",
+            "additional_headers.traceparent: `columns.trace` sets this header: expected another name",
+        ),
+        (
+            "columns: {trace: span}\nheader_names: {event_id: tracestate}",
+            "header_names.event_id: `columns.trace` sets this header: expected another name",
+        ),
+        (
+            "columns: {trace: span}\nidempotency_key: a\nidempotency_header: traceparent",
+            "idempotency_header: another header is called `traceparent`",
+        ),
+        (
+            "additional_headers: {tailpost-dlq-reason: a}",
+            "additional_headers.tailpost-dlq-reason: a dead letter's own headers are called so",
+        ),
+        (
+            "header_names: {event_id: tailpost-dlq-event-id}",
+            "header_names.event_id: a dead letter's own headers are called so",
+        ),
+        (
             "envelope_fields: {a: b}",
             "envelope_fields: without effect in an envelope",
         ),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use java_properties::PropertiesIter;
 
 use super::connect;
-use crate::config::pipeline::{HeadersAs, JsonAs};
+use crate::config::pipeline::{Columns, HeadersAs, JsonAs};
 use crate::processor::error::Problem;
 use crate::processor::field::{Field, Slot, Text};
 use crate::processor::json;
@@ -125,10 +125,11 @@ pub(super) struct TraceColumn {
 
 impl TraceColumn {
     pub(super) fn new(slot: Slot) -> Self {
+        let [traceparent, tracestate] = Columns::TRACE_HEADERS.map(Arc::from);
         Self {
             slot,
-            traceparent: Arc::from("traceparent"),
-            tracestate: Arc::from("tracestate"),
+            traceparent,
+            tracestate,
         }
     }
 
