@@ -19,6 +19,7 @@ use crate::config::pipeline::{
 use crate::config::reader::{Field, Mapping, Read, Reader, optional};
 use crate::config::route::{Rewrite, Route};
 use crate::config::schema::{Form, Takes};
+use crate::config::template::Template;
 
 const DEFAULT_ID: &str = "outbox";
 
@@ -350,7 +351,7 @@ fn read_route(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Route> {
             "replacement",
             "a topic, with groups as `${name}` or `${1}`",
         )
-        .and_then(|field| read_topic_template(reader, &field));
+        .and_then(|field| read_replacement(reader, &field));
     let regex = reader.require(&mut mapping, "regex", "a regular expression");
     reader.finish(mapping);
     let (regex, replacement) = (regex?, replacement?);
@@ -360,6 +361,29 @@ fn read_route(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Route> {
         Ok(rewrite) => Ok(Route::new(by?, rewrite)),
         Err(err) => Err(reader.refuse(&regex, err.to_string())),
     }
+}
+
+/// A topic with groups; a group as Java writes it would be text.
+fn read_replacement(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Template> {
+    let source = reader.as_written(field, Takes::Template)?;
+    match java_group(source) {
+        Some(digit) => Err(reader.refuse(field, format!("`${digit}` is no group here: write `${{{digit}}}`"))),
+        None => read_topic_template(reader, field),
+    }
+}
+
+/// The number of the first group that is written without braces, as `$1`. Of `$$1` the dollar is text.
+fn java_group(source: &str) -> Option<char> {
+    let mut characters = source.chars();
+    while let Some(character) = characters.next() {
+        if character == '$'
+            && let Some(next) = characters.next()
+            && next.is_ascii_digit()
+        {
+            return Some(next);
+        }
+    }
+    None
 }
 
 pub(super) fn read_id(reader: &mut Reader<'_>, field: &Field<'_>, seen: &mut Seen<'_>) -> Read<String> {

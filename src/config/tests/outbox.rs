@@ -65,6 +65,14 @@ fn a_route_that_cannot_work_is_refused() {
             "`2` is no group of the regular expression: it has `1`",
         ),
         (
+            "route: {by: a, regex: '(b)', replacement: 'x.$1'}",
+            "processors[0].route.replacement: `$1` is no group here: write `${1}`",
+        ),
+        (
+            "route: {by: a, regex: b, replacement: 'x$$1'}",
+            "processors[0].route.replacement: expected a topic",
+        ),
+        (
             "route: {by: a, regex: b, replacement: 'c d'}",
             "processors[0].route.replacement: ",
         ),
