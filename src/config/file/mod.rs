@@ -248,6 +248,15 @@ fn read_spec(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -> Read
     }
     let (mut source, processors) = (source?, processors?.unwrap_or_default());
     order::check(reader, &source, &seen.inspectors);
+    order::check_names(reader, &source, &seen.named);
+    if source_field.as_ref().is_ok_and(source::is_mariadb) {
+        for field in &seen.of_json_columns {
+            reader.note(
+                field,
+                "without effect on MariaDB, whose JSON columns are LONGTEXT, which stays as it is",
+            );
+        }
+    }
     if let Some((field, on_update)) = seen.on_update {
         if !source.selects_outbox_tables() {
             return Err(reader.refuse(

@@ -49,6 +49,35 @@ pub(super) fn check(reader: &mut Reader<'_>, source: &Source, inspectors: &[Insp
     }
 }
 
+/// Notes the names that no outbox of the source has, as far as it can be told.
+pub(super) fn check_names(reader: &mut Reader<'_>, source: &Source, named: &[(Field<'_>, OutboxPattern)]) {
+    let outboxes = selected(source);
+    let known: Vec<String> = outboxes
+        .iter()
+        .map(|outbox| format!("`{}`", outbox.pattern.as_str()))
+        .collect();
+    for (field, pattern) in named {
+        let is_other = |outbox: &Selected| can_tell(pattern, outbox) && !overlap(pattern, outbox);
+        if !outboxes.is_empty() && outboxes.iter().all(is_other) {
+            let message = format!(
+                "matches no outbox of the source, which has {}: what no processor takes is unroutable",
+                known.join(", ")
+            );
+            reader.note(field, message);
+        }
+    }
+}
+
+/// Whether [`overlap`] can be told for sure: of a name, against another, or against a pattern that says as much of the schema.
+fn can_tell(pattern: &OutboxPattern, outbox: &Selected) -> bool {
+    let has_dot = |pattern: &OutboxPattern| pattern.as_str().contains('.');
+    match (pattern.is_literal(), outbox.pattern.is_literal()) {
+        (true, true) => true,
+        (false, false) => false,
+        _ => outbox.is_prefix || has_dot(pattern) == has_dot(&outbox.pattern),
+    }
+}
+
 fn selected(source: &Source) -> Vec<Selected> {
     let pattern = |text: &str, is_prefix| {
         // A pattern of either kind is one of outboxes too.

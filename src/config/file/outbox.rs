@@ -34,6 +34,10 @@ pub(super) struct Seen<'n> {
     /// What asks to see UPDATEs of outboxes, and the gravest of what follows.
     pub(super) on_update: Option<(Field<'n>, OnUpdate)>,
     pub(super) inspectors: Vec<Inspector<'n>>,
+    /// What outbox processors take by name.
+    pub(super) named: Vec<(Field<'n>, OutboxPattern)>,
+    /// What tells JSON by its column's type.
+    pub(super) of_json_columns: Vec<Field<'n>>,
     /// Words that send events to dead letters, whatever the policies are.
     pub(super) dead_letter_words: Vec<Field<'n>>,
 }
@@ -111,7 +115,10 @@ fn read_processor<'n>(reader: &mut Reader<'_>, field: &Field<'n>, seen: &mut See
 fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut Seen<'n>) -> Read<Outbox> {
     let id = optional(mapping.take("id"), |field| read_id(reader, field, seen));
     let tables = optional(mapping.take("tables"), |field| {
-        read_patterns(reader, field, OutboxPattern::parse)
+        let patterns = read_patterns(reader, field, OutboxPattern::parse)?;
+        let items = reader.list(field)?;
+        seen.named.extend(items.into_iter().zip(patterns.iter().cloned()));
+        Ok(patterns)
     });
     let of_topics = ["topic", "route", "default_topic"];
     seen.of_topics
@@ -203,9 +210,13 @@ fn read_outbox<'n>(reader: &mut Reader<'_>, mut mapping: Mapping<'n>, seen: &mut
             ("compact", PayloadAs::Compact),
             ("expanded", PayloadAs::Expanded),
         ];
-        reader
+        let form = reader
             .word(field, &forms)
-            .and_then(|form| of_raw(reader, field, raw, form))
+            .and_then(|form| of_raw(reader, field, raw, form))?;
+        if form == PayloadAs::Compact {
+            seen.of_json_columns.push(field.clone());
+        }
+        Ok(form)
     });
     let left_out = read_left_out(reader, &mut mapping, payload_as);
     let payload_schema = optional(mapping.take("payload_schema"), |field| {

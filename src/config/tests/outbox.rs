@@ -138,6 +138,67 @@ fn what_debezium_s_converters_write_is_read() {
 }
 
 #[test]
+fn tables_that_match_no_outbox_are_noted() {
+    let noted = |selected: &str, tables: &str| {
+        let text = outbox_with(&format!("tables: {tables}")).replace("prefixes: ['*']", selected);
+        loaded(&text).notes.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for (selected, tables) in [
+        ("tables: [public.outbox]", "[public.outbux]"),
+        ("tables: [public.outbox]", "[other.outbox]"),
+        ("tables: [public.outbox, public.other]", "['pub%.outbux']"),
+        ("tables: ['public.out*']", "[public.inbox]"),
+        ("tables: [outbox]", "[outbux]"),
+        ("prefixes: [orders.v1]", "[orders.v2]"),
+        ("prefixes: ['orders.*']", "[payments]"),
+    ] {
+        let notes = noted(selected, tables);
+        let expected = "spec.processors[0].tables[0]: matches no outbox of the source, which has `";
+        assert!(
+            notes.len() == 1 && notes[0].contains(expected),
+            "{selected} {tables}: {notes:?}"
+        );
+    }
+    for (selected, tables) in [
+        ("tables: [public.outbox]", "[outbox]"),
+        ("tables: [outbox]", "[public.outbox]"),
+        ("tables: ['public.*']", "[outbox]"),
+        ("tables: ['a*.outbox']", "['*b.outbox']"),
+        ("tables: ['out*']", "[public.outbox]"),
+        ("prefixes: ['orders.*']", "[orders.v1]"),
+        ("prefixes: [a], tables: [b]", "[b, a]"),
+    ] {
+        assert_eq!(noted(selected, tables), Vec::<String>::new(), "{selected} {tables}");
+    }
+}
+
+#[test]
+fn a_compact_payload_is_noted_where_no_column_is_json() {
+    let notes = |database: &str, form: &str| {
+        let text = outbox_with(&format!("raw_payload: true\npayload_as: {form}"));
+        let (before, after) = text.split_once("{type: postgres").unwrap();
+        let (_, after) = after.split_once("}}}").unwrap();
+        let source = "config: {id: s, dsn: 'mysql://u@h/d', outbox: {tables: [o]}}}";
+        let text = format!("{before}{{type: {database}, {source}{after}");
+        loaded(&text).notes.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let told = notes("mariadb", "compact");
+    assert!(
+        told.len() == 1 && told[0].contains("payload_as: without effect on MariaDB"),
+        "{told:?}"
+    );
+    for (database, form) in [("mysql", "compact"), ("mariadb", "expanded")] {
+        assert_eq!(notes(database, form), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn without_a_column_of_a_trace_its_headers_are_free() {
+    let keys = "additional_headers: {traceparent: a}\nidempotency_key: b\nidempotency_header: tracestate";
+    assert_eq!(outbox(&loaded(&outbox_with(keys))).additional_headers.len(), 1);
+}
+
+#[test]
 fn the_gravest_word_on_updates_is_the_source_s() {
     let two = |first: &str, second: &str| {
         let text = outbox_with(&format!("tables: [a]\n{first}\n<second>"));

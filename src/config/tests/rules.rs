@@ -506,7 +506,7 @@ fn processors_may_be_none_and_share_only_the_default_id() {
     );
     let two = with(
         "    - type: outbox\n",
-        "    - {type: outbox, tables: [a]}\n    - type: outbox\n",
+        "    - {type: outbox, tables: [outbox]}\n    - type: outbox\n",
     );
     assert_eq!(notes(&two), Vec::<String>::new());
     let same = with(

@@ -352,10 +352,9 @@ fn payload_form(
             }
             match (outboxes.are_messages, outboxes.database) {
                 (true, _) => Some(("text", "a JSON string in a message is its content".to_owned())),
-                (false, Database::Mysql | Database::Mariadb) => {
-                    Some(("compact", "JSON columns are without blanks there".to_owned()))
-                }
-                (false, Database::Postgres) => None,
+                (false, Database::Mysql) => Some(("compact", "JSON columns are without blanks there".to_owned())),
+                // MariaDB's JSON is a text.
+                (false, Database::Postgres | Database::Mariadb) => None,
             }
         }
         PayloadFormat::Json { .. } if expand.is_some() || outboxes.are_messages => {
@@ -367,7 +366,7 @@ fn payload_form(
                 "a binary payload is Base64 there; here one that is no text is `invalid`, and halts by default: for bytes leave out \
                  `payload_as`",
             );
-            if outboxes.database != Database::Postgres {
+            if outboxes.database == Database::Mysql {
                 work.different(
                     &formats.payload_option,
                     "of a JSON column the text in the string has a blank behind each `,` and `:`, as MySQL prints it",

@@ -5,7 +5,7 @@ mod postgres;
 
 use super::kind::{Kinds, require_kind};
 use super::read_patterns;
-use crate::config::document::Value;
+use crate::config::document::{Node, Value};
 use crate::config::dsn::DsnError;
 use crate::config::error::Problem;
 use crate::config::pattern::NamePattern;
@@ -44,6 +44,15 @@ pub(super) fn read(reader: &mut Reader<'_>, field: &Field<'_>, pipeline: &str) -
             Database::Mysql => mysql::read(reader, &config, pipeline).map(|mysql| Source::Mysql(Box::new(mysql))),
         }
     })
+}
+
+/// Whether the file says that the source is a MariaDB.
+pub(super) fn is_mariadb(source: &Field<'_>) -> bool {
+    let Value::Mapping(pairs) = &source.node.value else {
+        return false;
+    };
+    let is = |node: &Node, text: &str| matches!(&node.value, Value::Text(found) if found == text);
+    pairs.iter().any(|(key, value)| is(key, "type") && is(value, "mariadb"))
 }
 
 /// The database of a source whose type does not say it: the one whose keys it has.

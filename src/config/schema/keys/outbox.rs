@@ -101,7 +101,7 @@ fn keys() -> Vec<Key> {
         Key::new(
             "payload_as",
             word(["raw", "text", "json_string", "compact", "expanded"]),
-            "with `raw_payload`: `text` takes the quotes and escapes off a JSON string, and leaves all else; `json_string` writes the payload's text as a JSON string (a message's member that is one stays), and a null payload as `null`; `compact` takes the blanks out of JSON, in a message or a column of a JSON type, and leaves all else; `expanded` writes objects [anew](#expanded)",
+            "with `raw_payload`: `text` takes the quotes and escapes off a JSON string, and leaves all else; `json_string` writes the payload's text as a JSON string (a message's member that is one stays), and a null payload as `null`; `compact` takes the blanks out of JSON, in a message or a column of a JSON type (MariaDB has none: its JSON is a `LONGTEXT`), and leaves all else; `expanded` writes objects [anew](#expanded)",
         )
         .default("raw"),
         Key::new(
