@@ -102,7 +102,7 @@ impl Entry {
         }
         if !self.comment.is_empty() {
             out.push_str("  # ");
-            out.push_str(&self.comment.replace(['\n', '\r'], " "));
+            out.push_str(&self.comment.replace(needs_escape, " "));
         }
         out.push('\n');
         match &self.node {
@@ -129,11 +129,32 @@ fn scalar(text: &str, place: Place) -> String {
     if is_plain(text, place) {
         return text.to_owned();
     }
-    if text.chars().any(char::is_control) {
-        // JSON's strings are YAML's in double quotes.
-        return serde_json::Value::from(text).to_string();
+    if text.contains(needs_escape) {
+        return escaped(text);
     }
     format!("'{}'", text.replace('\'', "''"))
+}
+
+/// What must not stand in a line as it is: control characters, what YAML 1.1 takes for a line's end, and what it allows nowhere.
+fn needs_escape(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
+        )
+}
+
+/// In double quotes. JSON's strings are YAML's there, but for what JSON lets stand as it is.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 8);
+    for character in serde_json::Value::from(text).to_string().chars() {
+        match needs_escape(character) {
+            // All of them are of 16 bits. Writing to a String cannot fail.
+            true => drop(write!(out, "\\u{:04x}", u32::from(character))),
+            false => out.push(character),
+        }
+    }
+    out
 }
 
 /// Whether it can stand without quotes: letters and digits with some signs between, and nothing that means something.
@@ -188,6 +209,21 @@ mod tests {
         }
         for text in ["order", "public.outbox", "localhost:9092", "${KAFKA_BROKERS}"] {
             assert_eq!(scalar(text, Place::Block), text);
+        }
+    }
+
+    #[test]
+    fn what_ends_a_line_or_is_no_character_is_read_back() {
+        for character in [
+            '\0', '\u{7f}', '\u{85}', '\u{2028}', '\u{2029}', '\u{feff}', '\u{fffe}', '\u{ffff}',
+        ] {
+            let text = format!("a{character}");
+            let mut mapping = Mapping::default();
+            mapping.set(&text, Node::text(text.clone()), format!("a comment{character}list: []"));
+            mapping.set("list", Node::Texts(vec![text.clone()]), "");
+            let value = read(&mapping.to_text());
+            assert_eq!(value[text.as_str()].as_str(), Some(text.as_str()), "{character:?}");
+            assert_eq!(value["list"][0].as_str(), Some(text.as_str()), "{character:?}");
         }
     }
 
