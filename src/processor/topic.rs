@@ -96,20 +96,22 @@ impl TopicCascade {
         if let (Some(column), false) = (self.column, draft.is_empty()) {
             return Ok(Step::Column(column));
         }
-        let mut tried = vec![lacks.unwrap_or_else(|| "the processor has no `topic`".to_owned())];
-        tried.extend(
-            self.column
-                .map(|column| format!("there is none in `{}`", columns.name(column))),
-        );
+        let tried = |last: Option<String>| {
+            let first = lacks.unwrap_or_else(|| "the processor has no `topic`".to_owned());
+            let second = self
+                .column
+                .map(|column| format!("there is none in `{}`", columns.name(column)));
+            listed([Some(first), second, last].into_iter().flatten().collect())
+        };
         if self.strict {
-            return Err(Problem::StrictTopic { tried: listed(tried) });
+            return Err(Problem::StrictTopic { tried: tried(None) });
         }
         if let Some(topic) = &self.default_topic {
             draft.push_str(topic);
             return Ok(Step::Default);
         }
         if let Some(OwnTopic::Route { .. }) = self.own {
-            return Err(Problem::NotRouted { tried: listed(tried) });
+            return Err(Problem::NotRouted { tried: tried(None) });
         }
         let last = match &self.sink {
             None => "the sink has no `topic`".to_owned(),
@@ -118,8 +120,9 @@ impl TopicCascade {
                 Rendering::Lacks(name) => format!("the sink's `topic` finds none in `{name}`"),
             },
         };
-        tried.push(last);
-        Err(Problem::NoTopic { tried: listed(tried) })
+        Err(Problem::NoTopic {
+            tried: tried(Some(last)),
+        })
     }
 
     fn origin(&self, step: Step, columns: &Names) -> String {
