@@ -1,7 +1,6 @@
 //! Events as requests: what a target is sent, in which order, how often, and what becomes of events that it does not take.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::relay::Relay;
@@ -78,17 +77,15 @@ fn an_event_is_a_request_with_its_own_headers_and_bytes(db: Db) {
 over_each!(a_retry_holds_back_its_own_key_and_no_other);
 fn a_retry_holds_back_its_own_key_and_no_other(db: Db) {
     let bed = Bed::new(db);
-    // Key 1 is refused until the last event of key 2 is there.
-    let seen = Arc::new(AtomicBool::new(false));
-    let target = Target::new({
-        let seen = Arc::clone(&seen);
-        move |request, _| {
-            if request.text() == "22" {
-                seen.store(true, Ordering::Release);
-            }
-            let is_refused = request.text().starts_with('1') && !seen.load(Ordering::Acquire);
-            Answer::Status(if is_refused { 503 } else { 200 })
+    // Key 1 is refused once, and until the last event of key 2 is there, which can come first.
+    let (seen, was_refused) = (AtomicBool::new(false), AtomicBool::new(false));
+    let target = Target::new(move |request, _| {
+        if request.text() == "22" {
+            seen.store(true, Ordering::Release);
         }
+        let is_due = seen.load(Ordering::Acquire);
+        let is_refused = request.text().starts_with('1') && !(was_refused.swap(true, Ordering::AcqRel) && is_due);
+        Answer::Status(if is_refused { 503 } else { 200 })
     });
     let retry = "retry: {max_attempts: unlimited, base_delay: 10ms, max_delay: 50ms}";
     let mut relay = relay(&bed, &target, retry, "");
