@@ -365,3 +365,87 @@ fn ids_of_a_table_that_is_gone_are_the_same() {
     assert_eq!(keys(&records), [Some("0191f0a0-0000-7000-8000-000000000000")]);
     assert_eq!(records[0].header("df-event-type"), Some("01000000"));
 }
+
+const FIRST: &str = "123e4567-e89b-12d3-a456-426655440000";
+const SECOND: &str = "123e4567-e89b-12d3-a456-426655440001";
+
+/// Read when the table is another one already.
+#[test]
+fn a_column_that_is_gone_is_bytes_and_says_so_and_the_others_stay() {
+    let bed = bed(Db::Mariadb);
+    run(
+        &bed,
+        &format!(
+            "CREATE TABLE t (id UUID PRIMARY KEY, a INET4, n INET6, b BINARY(16));
+             INSERT INTO t VALUES ('{FIRST}', '1.2.3.4', '::1', X'01');
+             ALTER TABLE t RENAME COLUMN a TO c, MODIFY b VARCHAR(50);
+             INSERT INTO t VALUES ('{SECOND}', '1.2.3.5', '::2', 'x')"
+        ),
+    );
+    let mut relay = bed.relay(&only("t"));
+    catch_up(&mut relay);
+    let mut reader = bed.reader(&["events"]);
+    let records = reader.exactly(2);
+    assert_eq!(
+        after(records),
+        [
+            json!({"id": FIRST, "a": "\\x01020304", "n": "::1", "b": "\\x01000000000000000000000000000000"}),
+            json!({"id": SECOND, "c": "1.2.3.5", "n": "::2", "b": "x"}),
+        ]
+    );
+    let expected = [FIRST, SECOND].map(|id| format!(r#"{{"id":"{id}"}}"#));
+    assert_eq!(keys(records), [Some(expected[0].as_str()), Some(expected[1].as_str())]);
+    let log = relay.log();
+    let told: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("does not have the column"))
+        .collect();
+    assert_eq!(told.len(), 2, "{log}");
+    for (line, column) in told.iter().zip(["a", "b"]) {
+        for text in [
+            format!("{}.t", bed.name),
+            format!("column=\"{column}\""),
+            "place=".to_owned(),
+        ] {
+            assert!(line.contains(&text), "`{text}` is not in {line}");
+        }
+    }
+}
+
+/// Another form is another key, and another partition.
+#[test]
+fn a_key_whose_form_nobody_knows_any_more_halts() {
+    for (change, behind) in [
+        ("ALTER TABLE t RENAME COLUMN id TO ident", "INSERT INTO t VALUES"),
+        ("RENAME TABLE t TO moved", "INSERT INTO moved VALUES"),
+        ("ALTER TABLE t MODIFY id VARCHAR(36)", "INSERT INTO t VALUES"),
+    ] {
+        let bed = bed(Db::Mariadb);
+        run(
+            &bed,
+            &format!(
+                "CREATE TABLE t (id UUID PRIMARY KEY, n INT);
+                 INSERT INTO t VALUES ('{FIRST}', 1);
+                 {change};
+                 {behind} ('{SECOND}', 2)"
+            ),
+        );
+        let mut relay = bed.relay(TABLES);
+        let line = relay.fails();
+        for text in ["column `id`", &format!("`{}.t`", bed.name), "--accept-gap", "UUID"] {
+            assert!(line.contains(text), "{change}: `{text}` is not in {line}");
+        }
+        relay.start_with(&["--accept-gap"]);
+        relay.wait_settled(2);
+        relay.sigterm();
+        assert_eq!(relay.wait_exit(DEADLINE), 0);
+        let mut reader = bed.reader(&["events"]);
+        let records = reader.exactly(2);
+        assert_eq!(
+            keys(records)[0],
+            Some(r#"{"id":"\\x123e4567e89b12d3a456426655440000"}"#),
+            "{change}"
+        );
+        assert!(keys(records)[1].unwrap().contains(SECOND), "{change}");
+    }
+}

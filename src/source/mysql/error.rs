@@ -187,6 +187,23 @@ pub enum MysqlError {
         place: BinlogPlace,
     },
     #[error(
+        "update of `{table}` in transaction {transaction}, at {place}, holds differences of JSON documents, not the whole ones: a connection of the application, or the server, has PARTIAL_JSON in binlog_row_value_options; unset it. What the rows are now must be sent by hand; then start once with --accept-gap, which passes over it and its like up to the binlog's end at that start"
+    )]
+    PartialUpdate {
+        table: String,
+        place: BinlogPlace,
+        transaction: String,
+    },
+    #[error(
+        "key column `{column}` of `{table}` at {place} is not in the database any more as it was when the row was written, which alone knows whether its {bytes} bytes are a UUID, an INET4, an INET6 or BINARY: the record's key could change its form. Remedy: give table and column their name and type back until tailpost has read up to their change; or start once with --accept-gap, which publishes it and its like as bytes, `\\x…`, up to the binlog's end at that start"
+    )]
+    KeyForm {
+        table: String,
+        column: String,
+        bytes: u16,
+        place: BinlogPlace,
+    },
+    #[error(
         "binlog_row_event_max_size is {found}, expected at most {limit} with this max_message_bytes: events of several rows could be taken for one row that is too large"
     )]
     RowEventSize { found: u64, limit: usize },

@@ -12,7 +12,7 @@ use crate::event::{Operation, Selection};
 use crate::skip::SkipReason;
 use crate::source::select::Selector;
 
-use super::rows::{DescribedTable, Flavor, PlanError, TableMap, TableMapError, TablePlan};
+use super::rows::{DescribedTable, Flavor, GuessedTable, PlanError, TableMap, TableMapError, TablePlan};
 use super::statement::TableName;
 
 /// Ids are given anew whenever the server opens a table again; this many are kept.
@@ -51,6 +51,8 @@ pub(super) struct Described {
 pub(super) enum Missing {
     /// The log does not say what is needed: information_schema must be asked.
     Description,
+    /// The table is another one by now, or gone, and what some of its columns were can only be guessed.
+    Guess(GuessedTable),
     Failed(PlanFailure),
 }
 
@@ -143,8 +145,13 @@ impl Tables {
             return Err(Missing::Description);
         }
         let planned = match TablePlan::new(&map, described.from_schema.as_ref().and_then(Option::as_ref)) {
-            // The table is another one by now, or gone; the log may say enough by itself.
-            Err(error) => TablePlan::new(&map, Some(&map.described_by_itself())).map_err(|_| error),
+            Err(error) => {
+                let guessed = map.guessed(described.from_schema.as_ref().and_then(Option::as_ref));
+                match TablePlan::new(&map, Some(&guessed.table)) {
+                    Ok(_) if !guessed.columns.is_empty() => return Err(Missing::Guess(guessed)),
+                    guessed => guessed.map_err(|_| error),
+                }
+            }
             planned => planned,
         };
         let plan = Arc::new(planned.map_err(|error| Missing::Failed(PlanFailure::Plan(Box::new(error))))?);
@@ -152,7 +159,7 @@ impl Tables {
         Ok(plan)
     }
 
-    /// Takes what information_schema says of a table.
+    /// Takes what information_schema says of a table, or what was guessed.
     pub(super) fn describe_from_schema(&mut self, id: u64, table: Option<DescribedTable>) {
         if let Some(described) = self.by_id.get_mut(&id) {
             described.from_schema = Some(table);

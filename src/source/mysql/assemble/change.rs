@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::binlog::{EventKind, RowsEvent, RowsHead, RowsKind};
 use super::super::error::MysqlError;
 use super::super::group::Group;
-use super::super::rows::{RowError, Rows, count_rows};
+use super::super::rows::{GuessedColumn, RowError, Rows, TablePlan, count_rows};
 use super::super::statement::{Statement, TableName, Verb};
 use super::super::tables::{Missing, PlanFailure};
 use super::{Assembler, UnknownTable, Waiting};
@@ -104,6 +104,12 @@ impl Assembler {
                 self.waiting = Some(Waiting { table, rows });
                 return Ok(());
             }
+            Err(Missing::Guess(guessed)) => {
+                self.guess(selection, &name, &guessed.columns)?;
+                self.tables
+                    .describe_from_schema(rows.head.table_id, Some(guessed.table));
+                return self.rows_of(group, rows);
+            }
             Err(Missing::Failed(failure)) => return Err(self.unplanned(&name, failure)),
         };
         let operation = operation(rows.head.kind);
@@ -117,6 +123,9 @@ impl Assembler {
                 }
                 None => self.tell_of_rows(group, &name, count, operation, plan.table()),
             };
+        }
+        if rows.head.kind == RowsKind::PartialUpdate {
+            return self.partial_update(group, &name, &plan, &rows);
         }
         let walk = Rows::new(&plan, rows.head.kind, rows.body);
         let mut walk = walk.map_err(|source| self.unreadable(group, &name, source))?;
@@ -169,6 +178,60 @@ impl Assembler {
         }
         tracing::warn!(error = %error, "passed over, as the operator accepted");
         Ok(true)
+    }
+
+    /// Updates whose new rows cannot be made of what the log holds.
+    fn partial_update(
+        &mut self,
+        group: &mut Group,
+        name: &Arc<str>,
+        plan: &TablePlan,
+        rows: &RowsEvent,
+    ) -> Result<(), MysqlError> {
+        let count = count_rows(plan, rows.head.kind, &rows.body);
+        let count = count.map_err(|source| self.unreadable(group, name, source))?;
+        if group.rows_done_ahead(name) >= count {
+            self.skip_rows(group, name, count, SkipReason::Invalid);
+            return Ok(());
+        }
+        let error = MysqlError::PartialUpdate {
+            table: name.to_string(),
+            place: self.place.clone(),
+            transaction: group.id.to_string(),
+        };
+        if !self.is_accepted() {
+            return Err(error);
+        }
+        tracing::warn!(error = %error, rows = count, "passed over, as the operator accepted");
+        self.skip_rows(group, name, count, SkipReason::Invalid);
+        Ok(())
+    }
+
+    /// Says which columns are read as bytes, since nobody knows any more what they were. Once for each description in
+    /// the log.
+    ///
+    /// # Errors
+    /// One is part of a record's key, which must not change its form in silence.
+    fn guess(&self, selection: Selection, table: &Arc<str>, columns: &[GuessedColumn]) -> Result<(), MysqlError> {
+        for column in columns {
+            // 16 bytes of an outbox are the same text as a UUID, wherever they are an id or a key.
+            let is_key = column.key && selection == Selection::Table;
+            if is_key && !self.is_accepted() {
+                return Err(MysqlError::KeyForm {
+                    table: table.to_string(),
+                    column: column.name.clone(),
+                    bytes: column.bytes,
+                    place: self.place.clone(),
+                });
+            }
+            tracing::warn!(
+                table = %table,
+                column = column.name,
+                place = %self.place,
+                "the database does not have the column any more as it was when rows were written: its values are published as bytes, be they those of a UUID, INET4 or INET6"
+            );
+        }
+        Ok(())
     }
 
     /// Counts rows of which no events are made.

@@ -12,7 +12,7 @@ use super::column_type::ColumnType;
 use super::table_map::{BINARY, MapColumn};
 
 /// The columns of a table, in their order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct DescribedTable {
     pub(crate) columns: Vec<DescribedColumn>,
 }

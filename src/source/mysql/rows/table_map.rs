@@ -60,6 +60,23 @@ pub(super) struct MapColumn {
     pub(super) key: bool,
 }
 
+/// A description of which some was guessed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct GuessedTable {
+    pub(crate) table: DescribedTable,
+    /// Those that nobody knows any more.
+    pub(crate) columns: Vec<GuessedColumn>,
+}
+
+/// A column of bytes that may have been a UUID, an INET4 or an INET6.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GuessedColumn {
+    pub(crate) name: String,
+    pub(crate) bytes: u16,
+    /// Part of the primary key.
+    pub(crate) key: bool,
+}
+
 /// A TABLE_MAP that can't be read. Without it no rows of its table can.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TableMapError {
@@ -150,25 +167,34 @@ impl TableMap {
         columns.any(|column| column.name.is_none() || self.lacks_facts(column) || self.hides_type(column))
     }
 
-    /// The description of a table that is not there any more: fixed bytes are what the log calls them.
+    /// Describes a table that is another one by now, or gone: columns that the database still has as the log knows them are
+    /// what it says, fixed bytes of the others what the log calls them.
     ///
     /// Only for a map with names; what else the log does not hold is missing from it.
-    pub(crate) fn described_by_itself(&self) -> DescribedTable {
-        let columns = self
-            .columns
-            .iter()
-            .filter_map(|column| match (column.kind, &column.name) {
-                (ColumnType::Char { bytes }, Some(name)) if self.hides_type(column) => Some(DescribedColumn {
-                    name: name.clone(),
-                    column_type: format!("binary({bytes})"),
-                    charset: None,
-                    key: column.key,
-                }),
-                _ => None,
-            });
-        DescribedTable {
-            columns: columns.collect(),
+    pub(crate) fn guessed(&self, described: Option<&DescribedTable>) -> GuessedTable {
+        let mut guessed = GuessedTable::default();
+        for column in self.columns.iter().filter(|column| self.hides_type(column)) {
+            let Some(name) = &column.name else { continue };
+            let known = described.and_then(|table| table.columns.iter().find(|known| known.name == *name));
+            match (known.filter(|known| known.fits(column)), column.kind) {
+                (Some(known), _) => guessed.table.columns.push(known.clone()),
+                (None, ColumnType::Char { bytes }) => {
+                    guessed.table.columns.push(DescribedColumn {
+                        name: name.clone(),
+                        column_type: format!("binary({bytes})"),
+                        charset: None,
+                        key: column.key,
+                    });
+                    guessed.columns.push(GuessedColumn {
+                        name: name.clone(),
+                        bytes,
+                        key: column.key,
+                    });
+                }
+                _ => {}
+            }
         }
+        guessed
     }
 
     /// Whether sign, charset or strings are missing that cells need.

@@ -28,10 +28,7 @@ pub(crate) struct RowPair {
 pub enum RowError {
     #[error("rows of `{table}` have {found} columns, expected {expected} as in its table map")]
     ColumnCount { table: String, found: u64, expected: usize },
-    #[error(
-        "update of `{table}` holds differences of JSON documents, expected whole ones: unset PARTIAL_JSON in the server's \
-         binlog_row_value_options"
-    )]
+    #[error("update of `{table}` holds differences of JSON documents, expected whole ones")]
     PartialUpdate { table: String },
     #[error("rows of `{table}` hold no column, but {found} bytes")]
     BareRows { table: String, found: usize },
