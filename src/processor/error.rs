@@ -231,6 +231,16 @@ pub enum Problem {
     NoTopic { tried: String },
     #[error("it has no topic: {tried}; set `default_topic` of the outbox processor, or let its `route` match")]
     NotRouted { tried: String },
+    #[error("it has no topic: {tried}; {remedy}")]
+    NoTableTopic { tried: String, remedy: Remedy },
+    #[error("it has no URL: the sink's `url` finds no text in `{field}`; {remedy}")]
+    NoTableUrl { field: String, remedy: Remedy },
+    #[error("it has no key: the sink's `{key}` asks for `{field}`; {remedy}")]
+    KeyNotLogged {
+        key: &'static str,
+        field: String,
+        remedy: Remedy,
+    },
     #[error("it has no URL: the sink's `url` finds no text in `{field}`; expected a text, a number or a boolean there")]
     NoUrl { field: String },
     #[error("`{field}` would be another path in the sink's `url`: expected a text other than `.` and `..`")]
@@ -288,6 +298,7 @@ impl Problem {
             | Self::PayloadNotText
             | Self::IllegalAttribute { .. }
             | Self::NoNewRow
+            | Self::KeyNotLogged { .. }
             | Self::Unmaskable { .. }
             | Self::MaskedNotJson { .. }
             | Self::NoSchema { .. }
@@ -302,12 +313,38 @@ impl Problem {
             Self::NotTaken
             | Self::NoTopic { .. }
             | Self::NotRouted { .. }
+            | Self::NoTableTopic { .. }
+            | Self::NoTableUrl { .. }
             | Self::IllegalTopic { .. }
             | Self::NoUrl { .. }
             | Self::IllegalUrl { .. } => ErrorKind::Unroutable,
             Self::Oversized { .. } => ErrorKind::Rejected,
         }
     }
+}
+
+/// What helps where a table's change has no text that the sink asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Remedy {
+    #[error("set `topic` of the sink")]
+    SetTopic,
+    #[error(
+        "the log does not have it of this change: ALTER TABLE ... REPLICA IDENTITY FULL, or ask for columns of the replica \
+         identity alone"
+    )]
+    ReplicaIdentity,
+    #[error(
+        "the log does not have it of this change: set binlog_row_image to FULL in the server and the application's \
+         connections, or ask for columns of the primary key alone"
+    )]
+    RowImage,
+    #[error(
+        "a TRUNCATE has no row: ask for `source.table` and the like alone, or leave it out by a processor of type `filter` \
+         with `ops: [insert, update, delete]`"
+    )]
+    NoRow,
+    #[error("expected a text, a number or a boolean there in each change")]
+    Text,
 }
 
 fn in_words(fault: SequenceFault) -> &'static str {

@@ -280,6 +280,13 @@ pub(super) struct FieldPath {
     rest: Vec<String>,
 }
 
+impl FieldPath {
+    /// The member or column that it begins at.
+    pub(super) fn slot(&self) -> Slot {
+        self.slot
+    }
+}
+
 /// The fields of one event that were asked for.
 #[derive(Debug)]
 pub(super) enum Fields<'a> {

@@ -8,6 +8,7 @@
 //! - What the log does not hold cannot be told: a value that an UPDATE left alone, a column outside of the replica
 //!   identity or the row image. A condition on it holds, lest a change is lost that was to be kept. So does one on a field
 //!   that cannot be text.
+//! - A column that a table does not have is missing in each of its rows, and the log says so, once.
 //! - Outbox events pass unless the file asks for them too: a filter of ordinary changes takes none away.
 
 mod number;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use super::field::{Field, Names, Text};
 use super::place::{Found, Place, Places};
 use super::subject::Subject;
+use super::unknown::{UnknownColumn, UnknownColumns};
 use super::{Outcome, ProcessError, Processor, Step};
 use crate::config::pattern::OutboxPattern;
 use crate::config::pipeline::{self, Comparison, Demand, KeptTables, Literal, Test};
@@ -38,11 +40,14 @@ pub(super) struct Filter {
     names: Names,
     conditions: Vec<Condition>,
     demand: Demand,
+    unknown: UnknownColumns,
 }
 
 #[derive(Debug)]
 struct Condition {
     place: Place,
+    /// The place as the file has it.
+    name: String,
     test: Test,
 }
 
@@ -51,6 +56,7 @@ impl Filter {
         let mut names = Names::default();
         let conditions = config.conditions.iter().map(|condition| Condition {
             place: Place::new(&condition.field, &mut names),
+            name: condition.field.join("."),
             test: condition.test.clone(),
         });
         Self {
@@ -64,7 +70,13 @@ impl Filter {
             conditions: conditions.collect(),
             names,
             demand: config.demand,
+            unknown: UnknownColumns::default(),
         }
+    }
+
+    /// The processor's id with the columns that a table turned out not to have since this was last called.
+    pub(super) fn take_unknown_columns(&mut self) -> (Arc<str>, Vec<UnknownColumn>) {
+        (Arc::clone(&self.id), self.unknown.take())
     }
 
     pub(super) fn take_count(&mut self) -> (Arc<str>, u64) {
@@ -97,7 +109,12 @@ impl Filter {
         }
         let places = match subject {
             Subject::Row(row) => {
-                self.names.look_up(&row.table);
+                if self.names.look_up(&row.table) {
+                    let asked = self.conditions.iter();
+                    let asked = asked.filter_map(|it| Some((it.place.column()?, it.name.as_str())));
+                    // One that takes away all of a table is worth a word, whatever table it is meant for.
+                    self.unknown.note(&self.names, &row.table, asked, true);
+                }
                 Places::of_row(&self.names, &self.source_id, row)
             }
             Subject::Message(message) => Places::of_message(&self.names, &self.source_id, message),

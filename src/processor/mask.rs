@@ -13,7 +13,6 @@
 
 mod round;
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -25,6 +24,7 @@ use super::error::{Outline, Problem};
 use super::field::{Field, Names, Slot};
 use super::json::{self, Place, Verdict};
 use super::subject::Subject;
+use super::unknown::{UnknownColumn, UnknownColumns};
 use super::{ProcessError, Processor, Step};
 use crate::config::path::{self, EventPath};
 use crate::config::pattern::OutboxPattern;
@@ -44,20 +44,8 @@ pub(super) struct Mask {
     rules: Vec<Rule>,
     columns: Vec<Column>,
     on_mismatch: OnMismatch,
-    /// By schema and name of a table that lacks columns: the rules that were told of it.
-    idle: HashMap<String, HashMap<String, BTreeSet<usize>>>,
-    /// Those since this was last asked for.
-    untold: Vec<IdleRule>,
-}
-
-/// A rule that changes nothing in a table, which lacks its column.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct IdleRule {
-    /// With its schema.
-    pub(crate) table: String,
-    pub(crate) path: String,
-    /// Whether the processor names the tables that it is for, of which this is one.
-    pub(crate) is_meant: bool,
+    /// Rules that change nothing in a table, which lacks their columns.
+    idle: UnknownColumns,
 }
 
 /// A column that rules begin at, with their places in the list.
@@ -211,8 +199,7 @@ impl Mask {
             rules: rules.collect(),
             columns,
             on_mismatch: config.on_mismatch,
-            idle: HashMap::new(),
-            untold: Vec::new(),
+            idle: UnknownColumns::default(),
         }
     }
 
@@ -220,36 +207,18 @@ impl Mask {
         (Arc::clone(&self.id), std::mem::take(&mut self.changed))
     }
 
-    /// The processor's id with the rules that turned out to be idle since this was last called.
-    pub(super) fn take_idle_rules(&mut self) -> (Arc<str>, Vec<IdleRule>) {
-        (Arc::clone(&self.id), std::mem::take(&mut self.untold))
+    /// The processor's id with the columns of rules that a table turned out not to have since this was last called.
+    pub(super) fn take_unknown_columns(&mut self) -> (Arc<str>, Vec<UnknownColumn>) {
+        (Arc::clone(&self.id), self.idle.take())
     }
 
     /// Takes note of rules whose columns the table lacks, which was looked up last.
     fn note_idle_rules(&mut self, table: &Table) {
-        let of_schema = self.idle.get(&table.schema);
-        let noted = of_schema.and_then(|of_schema| of_schema.get(&table.name));
-        let missing = self
-            .columns
-            .iter()
-            .filter(|column| self.names.column(column.slot).is_none());
-        let rules = missing
-            .flat_map(|column| column.whole.iter().chain(&column.inside))
-            .copied();
-        let new: Vec<usize> = rules
-            .filter(|rule| noted.is_none_or(|noted| !noted.contains(rule)))
-            .collect();
-        // As a rule, of tables that take turns too.
-        if new.is_empty() {
-            return;
-        }
-        let of_schema = self.idle.entry(table.schema.clone()).or_default();
-        of_schema.entry(table.name.clone()).or_default().extend(&new);
-        self.untold.extend(new.into_iter().map(|rule| IdleRule {
-            table: format!("{}.{}", table.schema, table.name),
-            path: self.rules[rule].path.to_string(),
-            is_meant: !self.tables.is_empty(),
-        }));
+        let rules = self.columns.iter().flat_map(|column| {
+            let of_column = column.whole.iter().chain(&column.inside);
+            of_column.map(|rule| (column.slot, &self.rules[*rule].path))
+        });
+        self.idle.note(&self.names, table, rules, !self.tables.is_empty());
     }
 
     /// Masks an event as far as it can be.

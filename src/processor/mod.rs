@@ -20,6 +20,7 @@ mod subject;
 mod table;
 mod template;
 mod topic;
+mod unknown;
 mod url;
 mod validate;
 
@@ -28,10 +29,10 @@ use std::sync::Arc;
 
 pub(crate) use dead_letter::letter_headers;
 pub use dead_letter::{DeadLetterReason, DeadLetters, Unparkable};
-pub use error::{ErrorKind, Outline, Problem, ProcessError};
+pub use error::{ErrorKind, Outline, Problem, ProcessError, Remedy};
 pub(crate) use json::is_value as is_json_text;
-pub(crate) use mask::IdleRule;
 pub use outbox::Outbox;
+pub(crate) use unknown::UnknownColumn;
 
 use crate::config::SchemaRegistry;
 use crate::config::pipeline::{self, Pipeline};
@@ -131,6 +132,8 @@ impl Processor for Link {
 
 /// What a sink asks of the records that it is given.
 struct SinkWishes<'a> {
+    /// The source that events come from, by its name in the file.
+    source_id: &'a str,
     target: SinkTarget<'a>,
     /// For records that bring no key of their own.
     key: Option<&'a Template>,
@@ -148,7 +151,7 @@ enum SinkTarget<'a> {
 }
 
 impl<'a> SinkWishes<'a> {
-    fn new(sink: &'a pipeline::Sink, dead_letter: Option<&pipeline::DeadLetter>) -> Self {
+    fn new(source_id: &'a str, sink: &'a pipeline::Sink, dead_letter: Option<&pipeline::DeadLetter>) -> Self {
         let target = match sink {
             pipeline::Sink::Kafka(kafka) => SinkTarget::Topic(kafka.topic.as_ref()),
             pipeline::Sink::File(pipeline::File { lines, .. }) | pipeline::Sink::Stdout(lines) => {
@@ -162,6 +165,7 @@ impl<'a> SinkWishes<'a> {
             _ => parks_in_file.then_some(&pipeline::Ordering::Unordered),
         };
         Self {
+            source_id,
             target,
             key: sink.key(),
             about,
@@ -171,7 +175,7 @@ impl<'a> SinkWishes<'a> {
 
     /// The same, of a pipeline that may write down what becomes of events.
     fn of_pipeline(pipeline: &'a Pipeline) -> Self {
-        let mut wishes = Self::new(&pipeline.sink, pipeline.dead_letter.as_ref());
+        let mut wishes = Self::new(pipeline.source.id(), &pipeline.sink, pipeline.dead_letter.as_ref());
         if pipeline.audit.is_some() || pipeline.dispatches.is_some() {
             wishes.about.get_or_insert(&pipeline::Ordering::Unordered);
         }
@@ -185,20 +189,11 @@ impl<'a> SinkWishes<'a> {
 impl Chain {
     pub fn new(pipeline: &Pipeline) -> Self {
         let wishes = SinkWishes::of_pipeline(pipeline);
-        Self::between(
-            pipeline.source.id(),
-            &pipeline.processors,
-            &wishes,
-            pipeline.sink.envelope(),
-        )
+        Self::between(&pipeline.processors, &wishes, pipeline.sink.envelope())
     }
 
-    fn between(
-        source_id: &str,
-        processors: &[pipeline::Processor],
-        wishes: &SinkWishes<'_>,
-        envelope: &pipeline::Envelope,
-    ) -> Self {
+    fn between(processors: &[pipeline::Processor], wishes: &SinkWishes<'_>, envelope: &pipeline::Envelope) -> Self {
+        let source_id = wishes.source_id;
         let envelope = Envelope::new(envelope, source_id);
         let links = processors.iter().map(|processor| match processor {
             pipeline::Processor::Outbox(config) => {
@@ -210,7 +205,7 @@ impl Chain {
         });
         Self {
             links: links.collect(),
-            tables: TableEvents::new(source_id, wishes, envelope),
+            tables: TableEvents::new(wishes, envelope),
             waiting: None,
             sequences: None,
         }
@@ -257,12 +252,30 @@ impl Chain {
         })
     }
 
-    /// Each mask's id with its rules that turned out to change nothing in a table since this was last called.
-    pub(crate) fn take_idle_rules(&mut self) -> impl Iterator<Item = (Arc<str>, Vec<IdleRule>)> {
-        self.links.iter_mut().filter_map(|link| match link {
-            Link::Mask(mask) => Some(mask.take_idle_rules()),
-            Link::Outbox(_) | Link::Filter(_) | Link::Validate(_) => None,
-        })
+    /// Columns that are asked for and that a table turned out not to have since this was last called, with who asks and
+    /// what that means.
+    pub(crate) fn take_unknown_columns(
+        &mut self,
+    ) -> impl Iterator<Item = (Arc<str>, &'static str, Vec<UnknownColumn>)> {
+        let of_links = self.links.iter_mut().filter_map(|link| match link {
+            Link::Mask(mask) => {
+                let (id, columns) = mask.take_unknown_columns();
+                Some((
+                    id,
+                    "a rule of a mask changes nothing: the table has no such column",
+                    columns,
+                ))
+            }
+            Link::Filter(filter) => {
+                let (id, columns) = filter.take_unknown_columns();
+                let text = "a filter finds nothing in any row of the table: it has no such column";
+                Some((id, text, columns))
+            }
+            Link::Outbox(_) | Link::Validate(_) => None,
+        });
+        let of_sink = self.tables.take_unknown_columns();
+        let text = "the sink's template of a key finds nothing in any row of the table: it has no such column";
+        of_links.chain([(Arc::from("sink"), text, of_sink)])
     }
 
     /// Each processor's id with the events that it took since this was last called.

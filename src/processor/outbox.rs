@@ -25,6 +25,7 @@ use bytes::Bytes;
 use super::envelope::{Envelope, OutboxEvent};
 use super::error::{Outline, Problem, ProcessError};
 use super::field::{Field, FieldPath, Fields, Names, Slot, Text, named_text};
+use super::place::{Facts, OutboxPlace};
 use super::template::{Compiled, Rendering};
 use super::topic::{OwnTopic, TopicCascade, TopicNames};
 use super::url::UrlTemplate;
@@ -48,12 +49,13 @@ pub struct Outbox {
     taken: u64,
     tables: Vec<OutboxPattern>,
     on_update: OnUpdate,
+    source_id: String,
     layout: Layout,
     target: Target,
     /// None: the record carries nothing beside what is sent.
     about: Option<Ordering>,
     /// What the pipeline's audit ledger has of it, in its order.
-    audited: Vec<Compiled<FieldPath>>,
+    audited: Vec<Compiled<OutboxPlace>>,
     /// None: the value is the payload in the envelope.
     payload_form: Option<PayloadForm>,
     envelope: Envelope,
@@ -63,14 +65,14 @@ pub struct Outbox {
 #[derive(Debug)]
 enum Target {
     Topic(TopicCascade),
-    Url(UrlTemplate<FieldPath>),
+    Url(UrlTemplate<OutboxPlace>),
 }
 
 impl Target {
-    fn find(&mut self, fields: &Fields<'_>, names: &Names) -> Result<Arc<str>, Problem> {
+    fn find<'a>(&mut self, fields: &Fields<'a>, facts: Facts<'a>, names: &Names) -> Result<Arc<str>, Problem> {
         match self {
-            Self::Topic(cascade) => cascade.topic(fields, names),
-            Self::Url(template) => template.url(|place, name| named_text(fields.at(place), name)),
+            Self::Topic(cascade) => cascade.topic(fields, facts, names),
+            Self::Url(template) => template.url(|place, name| place.text(fields, facts, name)),
         }
     }
 }
@@ -79,7 +81,7 @@ impl Target {
 #[derive(Debug)]
 enum Ordering {
     Key,
-    Template(Compiled<FieldPath>),
+    Template(Compiled<OutboxPlace>),
     Source,
     Unordered,
 }
@@ -92,7 +94,7 @@ struct Layout {
     headers: HeaderNames,
     idempotency: Option<Idempotency>,
     key: Option<Compiled<FieldPath>>,
-    sink_key: Option<Compiled<FieldPath>>,
+    sink_key: Option<Compiled<OutboxPlace>>,
     key_as: KeyAs,
     key_schema: Option<SchemaEnvelope>,
     keep_empty_key: bool,
@@ -134,6 +136,13 @@ pub(super) enum OutboxChange<'a> {
 }
 
 impl<'a> OutboxChange<'a> {
+    fn facts(self, source_id: &'a str) -> Facts<'a> {
+        match self {
+            Self::Message(message) => Facts::of_message(source_id, message),
+            Self::Insert(row) => Facts::of_row(source_id, row),
+        }
+    }
+
     pub(super) fn of(event: &'a ChangeEvent) -> Option<Self> {
         match &event.change {
             _ if event.selection != Selection::Outbox => None,
@@ -198,18 +207,18 @@ impl Outbox {
         let mut compiled =
             |template: Option<&Template>| template.map(|template| Compiled::new(template, |path| names.path(path)));
         let template = compiled(config.topic.as_ref().and_then(TopicRule::template));
-        let (key, sink_key) = (compiled(config.key.as_ref()), compiled(sink.key));
+        let key = compiled(config.key.as_ref());
+        let mut place = |path: &[String]| OutboxPlace::new(path, &mut names);
+        let sink_key = sink.key.map(|template| Compiled::new(template, &mut place));
         let about = sink.about.map(|ordering| match ordering {
             pipeline::Ordering::Key => Ordering::Key,
-            pipeline::Ordering::Template(template) => {
-                Ordering::Template(Compiled::new(template, |path| names.path(path)))
-            }
+            pipeline::Ordering::Template(template) => Ordering::Template(Compiled::new(template, &mut place)),
             pipeline::Ordering::Source => Ordering::Source,
             pipeline::Ordering::Unordered => Ordering::Unordered,
         });
         let audited = sink.audited.iter();
         let audited = audited
-            .map(|(_, template)| Compiled::new(template, |path| names.path(path)))
+            .map(|(_, template)| Compiled::new(template, &mut place))
             .collect();
         let additional = config.additional_headers.iter();
         let additional = additional
@@ -222,7 +231,7 @@ impl Outbox {
             }),
             Some(TopicRule::Template(_)) | None => template.map(OwnTopic::Template),
         };
-        let mut place = |path: &[String]| names.path(path);
+        let mut place = |path: &[String]| OutboxPlace::new(path, &mut names);
         let target = match sink.target {
             SinkTarget::Url(url) => Target::Url(UrlTemplate::new(url, place)),
             SinkTarget::Topic(topic) => Target::Topic(TopicCascade {
@@ -270,6 +279,7 @@ impl Outbox {
         Self {
             id: Arc::from(config.id.as_str()),
             taken: 0,
+            source_id: sink.source_id.to_owned(),
             tables: config.tables.clone(),
             on_update: config.on_update,
             layout,
@@ -324,9 +334,13 @@ impl Outbox {
             self.layout.demand(&texts)?;
         }
         self.layout.demand_additional(&fields)?;
-        let topic = self.target.find(&fields, &self.layout.names)?;
+        let facts = change.facts(&self.source_id);
+        let topic = self.target.find(&fields, facts, &self.layout.names)?;
         let about = self.about.as_ref();
-        let about = about.map(|ordering| self.layout.about(event, &fields, &texts, ordering, &self.audited));
+        let about = about.map(|ordering| {
+            self.layout
+                .about(event, (&fields, facts), &texts, ordering, &self.audited)
+        });
         let timestamp_ms = self.layout.timestamp_ms(&fields)?;
         let outbox = || texts.event(change, payload, timestamp_ms, event);
         let mut beside = Vec::new();
@@ -345,7 +359,7 @@ impl Outbox {
         }
         self.layout.push_idempotency(&fields, &mut headers)?;
         self.layout.carry(&fields, &mut headers)?;
-        let key = self.layout.key(&fields, aggregate_id)?;
+        let key = self.layout.key(&fields, facts, aggregate_id)?;
         let by_key = matches!(self.about, Some(Ordering::Key));
         let about = about.transpose()?.map(|mut about| {
             if let (true, Some(key)) = (by_key, &key) {
@@ -376,17 +390,22 @@ impl Outbox {
     /// What can be told of a record that could not be made. What has no text is left out.
     fn outline(&mut self, event: &ChangeEvent, change: OutboxChange<'_>) -> Outline {
         let fields = self.layout.all_fields(change).unwrap_or(Fields::None);
+        let facts = change.facts(&self.source_id);
         let text = |slot| Ok::<_, Infallible>(self.layout.text(&fields, slot).ok().flatten());
         let Ok(texts) = self.layout.texts(text);
         let about = self.about.as_ref();
-        let about = about.and_then(|ordering| self.layout.about(event, &fields, &texts, ordering, &self.audited).ok());
+        let about = about.and_then(|ordering| {
+            self.layout
+                .about(event, (&fields, facts), &texts, ordering, &self.audited)
+                .ok()
+        });
         let Ok((mut headers, aggregate_id)) = self.layout.headers(event, &fields, texts, text);
         // What is no header may be what the record failed for.
         let _ = self.layout.push_idempotency(&fields, &mut headers);
         let _ = self.layout.carry(&fields, &mut headers);
         Outline {
-            topic: self.target.find(&fields, &self.layout.names).ok(),
-            key: self.layout.key(&fields, aggregate_id).ok().flatten(),
+            topic: self.target.find(&fields, facts, &self.layout.names).ok(),
+            key: self.layout.key(&fields, facts, aggregate_id).ok().flatten(),
             headers,
             about: about.map(Box::new),
         }
@@ -569,13 +588,13 @@ impl Layout {
     }
 
     /// What is known of the event beside what is sent. Where its order is that of the record's key, that is left to be said.
-    fn about(
+    fn about<'a>(
         &self,
         event: &ChangeEvent,
-        fields: &Fields<'_>,
+        (fields, facts): (&Fields<'a>, Facts<'a>),
         texts: &Texts<'_>,
         ordering: &Ordering,
-        audited: &[Compiled<FieldPath>],
+        audited: &[Compiled<OutboxPlace>],
     ) -> Result<About, Problem> {
         let owned = |text: &Option<Text<'_>>| text.as_ref().map(|text| text.as_str().to_owned());
         let ordering = match ordering {
@@ -583,7 +602,7 @@ impl Layout {
             Ordering::Source => OrderingKey::Source,
             Ordering::Template(template) => {
                 let mut key = String::new();
-                match template.render(&mut key, |place, name| named_text(fields.at(place), name))? {
+                match template.render(&mut key, |place, name| place.text(fields, facts, name))? {
                     Rendering::Whole => OrderingKey::Key(Bytes::from(key)),
                     Rendering::Lacks(_) => OrderingKey::Unordered,
                 }
@@ -597,7 +616,7 @@ impl Layout {
             ordering,
             audited: audited
                 .iter()
-                .map(|template| template.found(|place, name| named_text(fields.at(place), name)))
+                .map(|template| template.found(|place, name| place.text(fields, facts, name)))
                 .collect(),
         })
     }
@@ -636,8 +655,13 @@ impl Layout {
         said.map(Some).ok_or_else(|| problem(self.names.name(slot).to_owned()))
     }
 
-    fn key(&self, fields: &Fields<'_>, aggregate_id: Option<Bytes>) -> Result<Option<Bytes>, Problem> {
-        let text = self.key_text(fields, aggregate_id)?;
+    fn key<'a>(
+        &self,
+        fields: &Fields<'a>,
+        facts: Facts<'a>,
+        aggregate_id: Option<Bytes>,
+    ) -> Result<Option<Bytes>, Problem> {
+        let text = self.key_text(fields, facts, aggregate_id)?;
         match self.key_as {
             KeyAs::Text => Ok(text),
             KeyAs::Json => {
@@ -660,21 +684,34 @@ impl Layout {
         connect::string(&String::from_utf8_lossy(&text))
     }
 
-    fn key_text(&self, fields: &Fields<'_>, aggregate_id: Option<Bytes>) -> Result<Option<Bytes>, Problem> {
-        let rendered = |template: &Compiled<FieldPath>| {
-            let mut key = String::new();
-            let rendering = template.render(&mut key, |place, name| named_text(fields.at(place), name))?;
-            Ok((rendering == Rendering::Whole && !key.is_empty()).then(|| Bytes::from(key)))
-        };
+    fn key_text<'a>(
+        &self,
+        fields: &Fields<'a>,
+        facts: Facts<'a>,
+        aggregate_id: Option<Bytes>,
+    ) -> Result<Option<Bytes>, Problem> {
+        let mut key = String::new();
         let own = match &self.key {
-            Some(template) => rendered(template)?,
+            Some(template) => {
+                let rendering = template.render(&mut key, |place, name| named_text(fields.at(place), name))?;
+                whole(rendering, &mut key)
+            }
             None => aggregate_id.filter(|id| self.keep_empty_key || !id.is_empty()),
         };
-        match (&own, &self.sink_key) {
-            (None, Some(template)) => rendered(template),
-            _ => Ok(own),
+        match (own, &self.sink_key) {
+            (None, Some(template)) => {
+                key.clear();
+                let rendering = template.render(&mut key, |place, name| place.text(fields, facts, name))?;
+                Ok(whole(rendering, &mut key))
+            }
+            (own, _) => Ok(own),
         }
     }
+}
+
+/// The rendered text as a key; None: it is empty, or not whole.
+fn whole(rendering: Rendering<'_>, text: &mut String) -> Option<Bytes> {
+    (rendering == Rendering::Whole && !text.is_empty()).then(|| Bytes::from(std::mem::take(text)))
 }
 
 impl Processor for Outbox {

@@ -5,17 +5,13 @@
 //! first. A message's `source.table` is its prefix, and its new row the members of its JSON object.
 
 use super::error::Problem;
-use super::field::{Field, FieldPath, Fields, Names, Text, named_text};
+use super::field::{Field, FieldPath, Fields, Names, Slot, Text, named_text};
 use crate::event::{LogMessage, Operation, RowChange};
 
 /// Where something is to be found.
 #[derive(Debug)]
 pub(super) enum Place {
-    Operation,
-    Source,
-    Database,
-    Schema,
-    Table,
+    Fact(Fact),
     Before(FieldPath),
     After(FieldPath),
     Current(FieldPath),
@@ -23,16 +19,114 @@ pub(super) enum Place {
 
 impl Place {
     pub(super) fn new(path: &[String], names: &mut Names) -> Self {
-        let words: Vec<_> = path.iter().map(String::as_str).collect();
-        match words[..] {
-            ["op"] => Self::Operation,
-            ["source", "name"] => Self::Source,
-            ["source", "db"] => Self::Database,
-            ["source", "schema"] => Self::Schema,
-            ["source", "table"] => Self::Table,
-            ["before", _, ..] => Self::Before(names.path(&path[1..])),
-            ["after", _, ..] => Self::After(names.path(&path[1..])),
-            _ => Self::Current(names.path(path)),
+        match (Fact::of(path), path.first().map(String::as_str)) {
+            (Some(fact), _) => Self::Fact(fact),
+            (None, Some("before")) if path.len() > 1 => Self::Before(names.path(&path[1..])),
+            (None, Some("after")) if path.len() > 1 => Self::After(names.path(&path[1..])),
+            (None, _) => Self::Current(names.path(path)),
+        }
+    }
+
+    /// The column that it asks for.
+    pub(super) fn column(&self) -> Option<Slot> {
+        match self {
+            Self::Fact(_) => None,
+            Self::Before(path) | Self::After(path) | Self::Current(path) => Some(path.slot()),
+        }
+    }
+}
+
+/// What can be said of a change as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fact {
+    Operation,
+    Source,
+    Database,
+    Schema,
+    Table,
+}
+
+impl Fact {
+    fn of(path: &[String]) -> Option<Self> {
+        let mut words = path.iter().map(String::as_str);
+        match (words.next(), words.next(), words.next()) {
+            (Some("op"), None, None) => Some(Self::Operation),
+            (Some("source"), Some("name"), None) => Some(Self::Source),
+            (Some("source"), Some("db"), None) => Some(Self::Database),
+            (Some("source"), Some("schema"), None) => Some(Self::Schema),
+            (Some("source"), Some("table"), None) => Some(Self::Table),
+            _ => None,
+        }
+    }
+}
+
+/// One change's facts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts<'a> {
+    operation: Operation,
+    source_id: &'a str,
+    /// Database and schema; a message has none.
+    within: Option<(&'a str, &'a str)>,
+    /// A message's is its prefix.
+    table: &'a str,
+}
+
+impl<'a> Facts<'a> {
+    pub(super) fn of_row(source_id: &'a str, row: &'a RowChange) -> Self {
+        Self {
+            operation: row.operation,
+            source_id,
+            within: Some((&row.table.database, &row.table.schema)),
+            table: &row.table.name,
+        }
+    }
+
+    pub(super) fn of_message(source_id: &'a str, message: &'a LogMessage) -> Self {
+        Self {
+            operation: Operation::Insert,
+            source_id,
+            within: None,
+            table: &message.prefix,
+        }
+    }
+
+    fn find(&self, fact: Fact) -> Option<&'a str> {
+        match fact {
+            Fact::Operation => Some(self.operation.letter()),
+            Fact::Source => Some(self.source_id),
+            Fact::Database => self.within.map(|(database, _)| database),
+            Fact::Schema => self.within.map(|(_, schema)| schema),
+            Fact::Table => Some(self.table),
+        }
+    }
+}
+
+/// Where the sink finds what it asks for in an outbox event: in a field of that name, which is the application's own to
+/// give, and else among the facts.
+#[derive(Debug)]
+pub(super) struct OutboxPlace {
+    path: FieldPath,
+    fact: Option<Fact>,
+}
+
+impl OutboxPlace {
+    pub(super) fn new(path: &[String], names: &mut Names) -> Self {
+        Self {
+            path: names.path(path),
+            fact: Fact::of(path),
+        }
+    }
+
+    /// What stands there as text; `name`: the place as it is written.
+    pub(super) fn text<'a>(
+        &self,
+        fields: &Fields<'a>,
+        facts: Facts<'a>,
+        name: &str,
+    ) -> Result<Option<Text<'a>>, Problem> {
+        match (fields.at(&self.path), self.fact) {
+            (Field::Missing, Some(fact)) => Ok(facts.find(fact).map(Text::Plain)),
+            (field, _) => named_text(field, name),
         }
     }
 }
@@ -49,20 +143,20 @@ pub(super) enum Found<'a> {
 
 /// One change's places.
 pub(super) struct Places<'a> {
-    source_id: &'a str,
+    facts: Facts<'a>,
     change: Change<'a>,
 }
 
 enum Change<'a> {
     Row { names: &'a Names, row: &'a RowChange },
-    Message { prefix: &'a str, fields: Fields<'a> },
+    Message { fields: Fields<'a> },
 }
 
 impl<'a> Places<'a> {
     /// Of a row whose table was looked up last in `names`.
     pub(super) fn of_row(names: &'a Names, source_id: &'a str, row: &'a RowChange) -> Self {
         Self {
-            source_id,
+            facts: Facts::of_row(source_id, row),
             change: Change::Row { names, row },
         }
     }
@@ -70,42 +164,37 @@ impl<'a> Places<'a> {
     pub(super) fn of_message(names: &'a Names, source_id: &'a str, message: &'a LogMessage) -> Self {
         let fields = names.of_message(&message.content).unwrap_or(Fields::None);
         Self {
-            source_id,
-            change: Change::Message {
-                prefix: &message.prefix,
-                fields,
-            },
+            facts: Facts::of_message(source_id, message),
+            change: Change::Message { fields },
         }
     }
 
     pub(super) fn find(&self, place: &Place) -> Found<'a> {
-        match &self.change {
-            Change::Row { names, row } => match place {
-                Place::Operation => Found::Constant(row.operation.letter()),
-                Place::Source => Found::Constant(self.source_id),
-                Place::Database => Found::Constant(&row.table.database),
-                Place::Schema => Found::Constant(&row.table.schema),
-                Place::Table => Found::Constant(&row.table.name),
-                Place::Before(path) => find_cell(names, row, path, Side::Before),
-                Place::After(path) => find_cell(names, row, path, Side::After),
-                Place::Current(path) => find_cell(names, row, path, Side::Current),
-            },
-            Change::Message { prefix, fields } => match place {
-                Place::Operation => Found::Constant(Operation::Insert.letter()),
-                Place::Source => Found::Constant(self.source_id),
-                Place::Table => Found::Constant(prefix),
-                Place::After(path) | Place::Current(path) => Found::Field(fields.at(path)),
-                Place::Database | Place::Schema | Place::Before(_) => Found::Field(Field::Missing),
-            },
+        match (place, &self.change) {
+            (Place::Fact(fact), _) => {
+                let missing = Found::Field(Field::Missing);
+                self.facts.find(*fact).map_or(missing, Found::Constant)
+            }
+            (Place::Before(path), Change::Row { names, row }) => find_cell(names, row, path, Side::Before),
+            (Place::After(path), Change::Row { names, row }) => find_cell(names, row, path, Side::After),
+            (Place::Current(path), Change::Row { names, row }) => find_cell(names, row, path, Side::Current),
+            (Place::After(path) | Place::Current(path), Change::Message { fields }) => Found::Field(fields.at(path)),
+            (Place::Before(_), Change::Message { .. }) => Found::Field(Field::Missing),
         }
     }
 
     /// What stands there as text; `name`: the place as it is written.
     pub(super) fn text(&self, place: &Place, name: &str) -> Result<Option<Text<'a>>, Problem> {
-        match self.find(place) {
-            Found::Constant(text) => Ok(Some(Text::Plain(text))),
-            Found::Field(field) => named_text(field, name),
-            Found::NotLogged => Ok(None),
+        self.find(place).text(name)
+    }
+}
+
+impl<'a> Found<'a> {
+    pub(super) fn text(self, name: &str) -> Result<Option<Text<'a>>, Problem> {
+        match self {
+            Self::Constant(text) => Ok(Some(Text::Plain(text))),
+            Self::Field(field) => named_text(field, name),
+            Self::NotLogged => Ok(None),
         }
     }
 }

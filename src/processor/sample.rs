@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Chain, ErrorKind, Outcome, ProcessError, SinkWishes};
+use super::{Chain, ErrorKind, Outcome, ProcessError, SinkTarget, SinkWishes};
 use crate::config::pattern::OutboxPattern;
 use crate::config::pipeline::{
     self, Columns, Envelope, HeaderNames, HeadersAs, JsonAs, KeyAs, LeftOut, OnMissing, OnNull, OnUpdate, PayloadAs,
@@ -90,7 +90,19 @@ pub(super) fn chain(outboxes: Vec<pipeline::Outbox>, sink: &pipeline::Kafka) -> 
 /// These processors, before a sink.
 pub(super) fn chain_of(processors: &[pipeline::Processor], sink: &pipeline::Kafka) -> Chain {
     let sink = pipeline::Sink::Kafka(sink.clone());
-    Chain::between("pg1", processors, &SinkWishes::new(&sink, None), sink.envelope())
+    Chain::between(processors, &SinkWishes::new("pg1", &sink, None), sink.envelope())
+}
+
+/// The same before a sink that has a URL for each event.
+pub(super) fn chain_to_url(processors: &[pipeline::Processor], url: &Template) -> Chain {
+    let wishes = SinkWishes {
+        source_id: "pg1",
+        target: SinkTarget::Url(url),
+        key: None,
+        about: None,
+        audited: &[],
+    };
+    Chain::between(processors, &wishes, &Envelope::Native)
 }
 
 /// One outbox processor before a sink without templates.

@@ -1,22 +1,27 @@
 //! What a change of an ordinary table becomes: the sink's topic and key, the change in the sink's envelope.
 //!
-//! A key template that finds no text gives no key; without a template the key is the table's own, as a JSON object.
+//! A key template that finds a null gives no key; without a template the key is the table's own, as a JSON object. Of a
+//! field that the log does not have nothing can be told: without it the change would take another partition than those of
+//! the same row, so that it is no record.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::envelope::Envelope;
-use super::error::{Outline, Problem};
+use super::error::{Outline, Problem, Remedy};
 use super::field::Names;
-use super::place::{Place, Places};
+use super::place::{Found, Place, Places};
 use super::template::{Compiled, Rendering};
 use super::topic::TopicNames;
+use super::unknown::{UnknownColumn, UnknownColumns};
 use super::url::UrlTemplate;
 use super::{SinkTarget, SinkWishes};
 use crate::config::pipeline;
 use crate::event::{ChangeEvent, Operation, RowChange};
+use crate::position::EventPosition;
 use crate::record::{About, OrderingKey, Record};
+use crate::row::Table;
 
 /// Makes records of ordinary tables' changes.
 #[derive(Debug)]
@@ -30,6 +35,7 @@ pub(super) struct TableEvents {
     /// What the pipeline's audit ledger has of a change, in its order.
     audited: Vec<Compiled<Place>>,
     envelope: Envelope,
+    unknown: UnknownColumns,
 }
 
 #[derive(Debug)]
@@ -51,7 +57,7 @@ enum Ordering {
 }
 
 impl TableEvents {
-    pub(super) fn new(source_id: &str, sink: &SinkWishes<'_>, envelope: Envelope) -> Self {
+    pub(super) fn new(sink: &SinkWishes<'_>, envelope: Envelope) -> Self {
         let mut names = Names::default();
         let mut place = |path: &[String]| Place::new(path, &mut names);
         let target = match sink.target {
@@ -73,13 +79,31 @@ impl TableEvents {
             .map(|(_, template)| Compiled::new(template, &mut place))
             .collect();
         Self {
-            source_id: source_id.to_owned(),
+            source_id: sink.source_id.to_owned(),
             target,
             key,
             about,
             audited,
             names,
             envelope,
+            unknown: UnknownColumns::default(),
+        }
+    }
+
+    /// Columns of the key that a table turned out not to have since this was last called.
+    pub(super) fn take_unknown_columns(&mut self) -> Vec<UnknownColumn> {
+        self.unknown.take()
+    }
+
+    fn look_up(&mut self, table: &Arc<Table>) {
+        if self.names.look_up(table) {
+            let ordering = match &self.about {
+                Some(Ordering::Template(template)) => Some(template),
+                _ => None,
+            };
+            let asked = self.key.iter().chain(ordering).flat_map(Compiled::places);
+            let asked = asked.filter_map(|(place, name)| Some((place.column()?, name)));
+            self.unknown.note(&self.names, table, asked, true);
         }
     }
 
@@ -88,7 +112,7 @@ impl TableEvents {
             return Err(Problem::NoNewRow);
         }
         let mut headers = Vec::new();
-        let (topic, key) = (self.topic(change)?, self.key(event, change)?);
+        let (topic, key) = (self.topic(event, change)?, self.key(event, change)?);
         Ok(Record {
             about: self.about(event, change, key.as_ref())?,
             topic,
@@ -115,7 +139,7 @@ impl TableEvents {
             Ordering::Source => OrderingKey::Source,
             Ordering::Key => key.map_or(OrderingKey::Unordered, |key| OrderingKey::Key(key.clone())),
             Ordering::Template(template) => self
-                .rendered(template, change)?
+                .rendered("ordering_key", template, event, change)?
                 .map_or(OrderingKey::Unordered, OrderingKey::Key),
         };
         Ok(Some(Box::new(About {
@@ -133,37 +157,68 @@ impl TableEvents {
     }
 
     /// None: it is empty, or finds no text in some place. The names must have been looked up.
-    fn rendered(&self, template: &Compiled<Place>, change: &RowChange) -> Result<Option<Bytes>, Problem> {
+    fn rendered(
+        &self,
+        key: &'static str,
+        template: &Compiled<Place>,
+        event: &ChangeEvent,
+        change: &RowChange,
+    ) -> Result<Option<Bytes>, Problem> {
         let places = Places::of_row(&self.names, &self.source_id, change);
         let mut text = String::new();
-        let rendering = template.render(&mut text, |place, name| places.text(place, name))?;
+        let rendering = template.render(&mut text, |place, name| match places.find(place) {
+            Found::NotLogged => Err(Problem::KeyNotLogged {
+                key,
+                field: name.to_owned(),
+                remedy: not_logged(event),
+            }),
+            found => found.text(name),
+        })?;
         Ok((rendering == Rendering::Whole && !text.is_empty()).then(|| Bytes::from(text)))
     }
 
     /// What can be told of a record that could not be made.
     pub(super) fn outline(&mut self, event: &ChangeEvent, change: &RowChange) -> Outline {
         Outline {
-            topic: self.topic(change).ok(),
+            topic: self.topic(event, change).ok(),
             key: self.key(event, change).ok().flatten(),
             headers: Vec::new(),
             about: self.about(event, change, None).ok().flatten(),
         }
     }
 
-    fn topic(&mut self, change: &RowChange) -> Result<Arc<str>, Problem> {
-        self.names.look_up(&change.table);
+    fn topic(&mut self, event: &ChangeEvent, change: &RowChange) -> Result<Arc<str>, Problem> {
+        self.look_up(&change.table);
         let places = Places::of_row(&self.names, &self.source_id, change);
+        let mut remedy = match change.operation {
+            Operation::Truncate => Remedy::NoRow,
+            _ => Remedy::Text,
+        };
+        let text = |place: &Place, name: &str| match places.find(place) {
+            Found::NotLogged => {
+                remedy = not_logged(event);
+                Ok(None)
+            }
+            found => found.text(name),
+        };
         let (template, names) = match &mut self.target {
             Target::Topic { template, names } => (template, names),
-            Target::Url(url) => return url.url(|place, name| places.text(place, name)),
+            Target::Url(url) => {
+                return url.url(text).map_err(|problem| match problem {
+                    Problem::NoUrl { field } => Problem::NoTableUrl { field, remedy },
+                    problem => problem,
+                });
+            }
         };
-        let no_topic = |tried: String| Problem::NoTopic { tried };
-        let template = template
-            .as_ref()
-            .ok_or_else(|| no_topic("the sink has no `topic`".to_owned()))?;
-        match template.render(names.draft(), |place, name| places.text(place, name))? {
-            Rendering::Whole => {}
-            Rendering::Lacks(name) => return Err(no_topic(format!("the sink's `topic` finds no text in `{name}`"))),
+        let template = template.as_ref().ok_or_else(|| Problem::NoTableTopic {
+            tried: "the sink has no `topic`".to_owned(),
+            remedy: Remedy::SetTopic,
+        })?;
+        if let Rendering::Lacks(name) = template.render(names.draft(), text)? {
+            return Err(Problem::NoTableTopic {
+                tried: format!("the sink's `topic` finds no text in `{name}`"),
+                remedy,
+            });
         }
         names.name().map_err(|fault| Problem::IllegalTopic {
             origin: format!("the sink's `topic: {}`", template.source()),
@@ -171,12 +226,20 @@ impl TableEvents {
         })
     }
 
+    /// The names must have been looked up.
     fn key(&mut self, event: &ChangeEvent, change: &RowChange) -> Result<Option<Bytes>, Problem> {
         let Some(template) = &self.key else {
             return self.envelope.key(event, change);
         };
-        self.names.look_up(&change.table);
-        self.rendered(template, change)
+        self.rendered("key", template, event, change)
+    }
+}
+
+/// What brings into the log what it does not have of a change.
+fn not_logged(event: &ChangeEvent) -> Remedy {
+    match event.position {
+        EventPosition::Postgres(_) => Remedy::ReplicaIdentity,
+        EventPosition::Mysql(_) => Remedy::RowImage,
     }
 }
 

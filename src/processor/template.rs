@@ -56,6 +56,14 @@ impl<F> Compiled<F> {
         Ok(Rendering::Whole)
     }
 
+    /// What it asks for, with the names as they are written.
+    pub(super) fn places(&self) -> impl Iterator<Item = (&F, &str)> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Text(_) => None,
+            Piece::Field { place, name } => Some((place, name.as_str())),
+        })
+    }
+
     /// The text; None: some field has none. What it is asked for must not decide over an event.
     pub(super) fn found<'a>(&self, text: impl FnMut(&F, &str) -> Result<Option<Text<'a>>, Problem>) -> Option<String> {
         let mut out = String::new();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::error::{Problem, TopicFault};
 use super::field::{FieldPath, Fields, Names, Slot, named_text};
+use super::place::{Facts, OutboxPlace};
 use super::template::{Compiled, Rendering};
 use crate::config::route::Rewrite;
 
@@ -21,7 +22,7 @@ pub(super) struct TopicCascade {
     /// None: the event's own field does not count.
     pub(super) column: Option<Slot>,
     pub(super) default_topic: Option<String>,
-    pub(super) sink: Option<Compiled<FieldPath>>,
+    pub(super) sink: Option<Compiled<OutboxPlace>>,
     /// Only the first two steps count.
     pub(super) strict: bool,
     pub(super) names: TopicNames,
@@ -70,16 +71,20 @@ enum Step {
 
 impl TopicCascade {
     /// The event's topic. A name that Kafka does not allow ends the search: a later step would hide the mistake.
-    pub(super) fn topic(&mut self, fields: &Fields<'_>, columns: &Names) -> Result<Arc<str>, Problem> {
-        let step = self.draft(fields, columns)?;
+    pub(super) fn topic<'a>(
+        &mut self,
+        fields: &Fields<'a>,
+        facts: Facts<'a>,
+        columns: &Names,
+    ) -> Result<Arc<str>, Problem> {
+        let step = self.draft(fields, facts, columns)?;
         self.names.name().map_err(|fault| Problem::IllegalTopic {
             origin: self.origin(step, columns),
             fault,
         })
     }
 
-    fn draft(&mut self, fields: &Fields<'_>, columns: &Names) -> Result<Step, Problem> {
-        let text = |place: &FieldPath, name: &str| named_text(fields.at(place), name);
+    fn draft<'a>(&mut self, fields: &Fields<'a>, facts: Facts<'a>, columns: &Names) -> Result<Step, Problem> {
         let mut lacks = None;
         if let Some(own) = &self.own {
             lacks = own.append(fields, columns, self.names.draft())?;
@@ -115,7 +120,7 @@ impl TopicCascade {
         }
         let last = match &self.sink {
             None => "the sink has no `topic`".to_owned(),
-            Some(template) => match template.render(draft, text)? {
+            Some(template) => match template.render(draft, |place, name| place.text(fields, facts, name))? {
                 Rendering::Whole => return Ok(Step::Sink),
                 Rendering::Lacks(name) => format!("the sink's `topic` finds none in `{name}`"),
             },
@@ -126,8 +131,6 @@ impl TopicCascade {
     }
 
     fn origin(&self, step: Step, columns: &Names) -> String {
-        let source =
-            |template: &Option<Compiled<FieldPath>>| template.as_ref().map(Compiled::source).unwrap_or_default();
         match step {
             Step::Own => match &self.own {
                 Some(OwnTopic::Template(template)) => format!("the processor's `topic: {}`", template.source()),
@@ -135,7 +138,10 @@ impl TopicCascade {
             },
             Step::Column(column) => format!("the field `{}`", columns.name(column)),
             Step::Default => "`default_topic`".to_owned(),
-            Step::Sink => format!("the sink's `topic: {}`", source(&self.sink)),
+            Step::Sink => format!(
+                "the sink's `topic: {}`",
+                self.sink.as_ref().map(Compiled::source).unwrap_or_default()
+            ),
         }
     }
 }

@@ -581,7 +581,7 @@ impl<S: Sink> Relay<S> {
 
     fn count_processed(&mut self) {
         self.tell_sequence_faults();
-        self.tell_idle_rules();
+        self.tell_unknown_columns();
         let counts = self.chain.take_counts().filter(|(_, count)| *count > 0);
         self.status.count(|totals| {
             for (processor, count) in counts {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::config::ErrorPolicy;
 use crate::position::EventPosition;
-use crate::processor::{DeadLetterReason, IdleRule, ProcessError, Unparkable};
+use crate::processor::{DeadLetterReason, ProcessError, UnknownColumn, Unparkable};
 use crate::schema_registry::RegistryError;
 use crate::sink::{DeliveryError, DeliveryErrorKind, RecordFault, Sink};
 use crate::skip::SkipReason;
@@ -133,15 +133,15 @@ impl<S: Sink> Relay<S> {
         }
     }
 
-    /// Says which rules change nothing in a table: one that is misspelt would let through what it is to mask.
-    pub(super) fn tell_idle_rules(&mut self) {
-        const TEXT: &str = "a rule of a mask changes nothing: the table has no such column";
-        for (processor, rules) in self.chain.take_idle_rules() {
-            for IdleRule { table, path, is_meant } in rules {
+    /// Says what asks for columns that a table does not have: a rule that is misspelt would let through what it is to mask, a
+    /// filter take away what it is to keep.
+    pub(super) fn tell_unknown_columns(&mut self) {
+        for (processor, text, columns) in self.chain.take_unknown_columns() {
+            for UnknownColumn { table, path, is_meant } in columns {
                 match is_meant {
-                    true => tracing::warn!(%processor, table, path, "{TEXT}"),
+                    true => tracing::warn!(%processor, table, path, "{text}"),
                     // It may be meant for another table.
-                    false => tracing::info!(%processor, table, path, "{TEXT}"),
+                    false => tracing::info!(%processor, table, path, "{text}"),
                 }
             }
         }
@@ -260,7 +260,7 @@ impl<S: Sink> Relay<S> {
     /// Takes no more events. What was sent is still waited for, and the position before the culprit is saved.
     fn halt(&mut self, halt: HaltError) {
         self.tell_sequence_faults();
-        self.tell_idle_rules();
+        self.tell_unknown_columns();
         self.events.clear();
         self.parked = None;
         self.chain.let_go();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use reqwest::Url;
 
 use super::kind::{Kinds, require_kind};
-use super::template::read_template;
+use super::template::read_change_template;
 use crate::audit::LINK_NAMES;
 use crate::config::pipeline::{Audit, AuditNames, Dispatches};
 use crate::config::reader::{Field, Read, Reader, optional};
@@ -106,7 +106,7 @@ fn read_fields(reader: &mut Reader<'_>, field: &Field<'_>, names: &AuditNames) -
     let fields: Vec<_> = mapping
         .take_all()
         .map(|(name, field)| {
-            let template = read_template(reader, &field);
+            let template = read_change_template(reader, &field);
             if is_reserved(name) || names.all().contains(&name) {
                 let message = format!(
                     "each line has a member `{name}` already: expected another name, or another one in `names`"

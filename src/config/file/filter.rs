@@ -4,6 +4,7 @@ use regex::Regex;
 
 use super::outbox::{Seen, read_id};
 use super::read_patterns;
+use super::template::note_unknown_fact;
 use crate::config::document::Value;
 use crate::config::error::Problem;
 use crate::config::pattern::OutboxPattern;
@@ -92,7 +93,10 @@ fn read_where(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Vec<Condition>
 fn read_path(reader: &mut Reader<'_>, field: &Field<'_>, name: &str) -> Read<Vec<String>> {
     let path: Vec<String> = name.split('.').map(str::to_owned).collect();
     match path.iter().any(|name| name.is_empty() || name.trim() != name) {
-        false => Ok(path),
+        false => {
+            note_unknown_fact(reader, field, &path);
+            Ok(path)
+        }
         true => {
             let message = "no field's name: expected one such as `status` or `before.customer.id`".to_owned();
             Err(reader.report_key(field, Problem::Refused { message }))

@@ -11,7 +11,7 @@ use secrecy::SecretString;
 use super::delivery::{HOUR, read_delays};
 use super::envelope;
 use super::kind::{Kinds, require_kind};
-use super::template::read_template;
+use super::template::read_change_template;
 use crate::config::document::Value;
 use crate::config::pipeline::{
     BatchForm, Body, Envelope, Http, HttpAuth, HttpBatch, Method, Ordering, Restart, Retry, Ssl, SslMode, StatusSet,
@@ -58,7 +58,7 @@ pub(super) fn read(reader: &mut Reader<'_>, mut mapping: Mapping<'_>) -> Read<Ht
     let url = reader
         .require(&mut mapping, "url", URL)
         .and_then(|field| read_url(reader, &field));
-    let key = optional(mapping.take("key"), |field| read_template(reader, field));
+    let key = optional(mapping.take("key"), |field| read_change_template(reader, field));
     let envelope = optional(mapping.take("envelope"), |field| envelope::read(reader, field));
     let method = optional(mapping.take("method"), |field| {
         reader.word(
@@ -151,7 +151,7 @@ pub(super) const NO_TLS_FILES: Ssl = Ssl {
 
 /// A template may fill in what follows the host: where events go to is for the file to say, not for an event.
 fn read_url(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Template> {
-    let template = read_template(reader, field)?;
+    let template = read_change_template(reader, field)?;
     let beginning = match template.parts().first() {
         Some(Part::Literal(text)) => text.as_str(),
         _ => "",
@@ -371,7 +371,7 @@ fn read_ordering(reader: &mut Reader<'_>, word: Option<Field<'_>>, template: Opt
     }
     let words = [("key", Word::Key), ("source", Word::Source), ("none", Word::None)];
     let word = optional(word, |field| reader.word(field, &words));
-    let key = optional(template.clone(), |field| read_template(reader, field));
+    let key = optional(template.clone(), |field| read_change_template(reader, field));
     match (word?.unwrap_or(Word::Key), key?, template) {
         (Word::Key, Some(key), _) => Ok(Ordering::Template(key)),
         (Word::Key, None, _) => Ok(Ordering::Key),

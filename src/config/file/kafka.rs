@@ -4,7 +4,7 @@ use super::accept_without_effect;
 use super::client_conf::{self, TransactionTimeout};
 use super::envelope;
 use super::sink::{About, SinkKind, SinkReading};
-use super::template::{FixedTopic, read_template, read_topic_template};
+use super::template::{FixedTopic, read_change_template, read_change_topic};
 use crate::config::error::Problem;
 use crate::config::pipeline::{CreateTopics, Envelope, Kafka, OnFenced, Sink};
 use crate::config::reader::{Field, Mapping, Read, Reader, optional};
@@ -44,8 +44,8 @@ pub(super) fn read<'n>(
         .require(&mut mapping, "brokers", BROKERS)
         .and_then(|field| read_brokers(reader, &field));
     let topic_field = mapping.take("topic");
-    let topic = optional(topic_field.clone(), |field| read_topic_template(reader, field));
-    let key = optional(mapping.take("key"), |field| read_template(reader, field));
+    let topic = optional(topic_field.clone(), |field| read_change_topic(reader, field));
+    let key = optional(mapping.take("key"), |field| read_change_template(reader, field));
     let envelope = optional(mapping.take("envelope"), |field| envelope::read(reader, field));
     let exactly_once = optional(mapping.take("exactly_once"), |field| reader.boolean(field));
     let (id_field, fenced_field) = (mapping.take("transactional_id"), mapping.take("on_fenced"));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::envelope;
-use super::template::{read_template, read_topic_template};
+use super::template::{read_change_template, read_change_topic};
 use crate::config::pipeline::{Envelope, File, Stdout};
 use crate::config::reader::{Mapping, Read, Reader, optional};
 use crate::config::template::Template;
@@ -33,8 +33,8 @@ fn read_lines(reader: &mut Reader<'_>, mapping: &mut Mapping<'_>) -> Read<Stdout
     let id = reader
         .require(mapping, "id", "a name for the sink")
         .and_then(|field| reader.filled(&field));
-    let topic = optional(mapping.take("topic"), |field| read_topic_template(reader, field));
-    let key = optional(mapping.take("key"), |field| read_template(reader, field));
+    let topic = optional(mapping.take("topic"), |field| read_change_topic(reader, field));
+    let key = optional(mapping.take("key"), |field| read_change_template(reader, field));
     let envelope = optional(mapping.take("envelope"), |field| envelope::read(reader, field));
     Ok(Stdout {
         id: id?,

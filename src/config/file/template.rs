@@ -5,6 +5,7 @@ use crate::config::placeholder::{self, Segment, is_in_capitals};
 use crate::config::reader::{Field, Read, Reader};
 use crate::config::schema::Takes;
 use crate::config::shown::describe;
+use crate::config::suggest::nearest;
 use crate::config::template::{Part, Template, TemplateError, asks_environment};
 
 /// Reads a template: placeholders are event fields, but for `${env:NAME}`, `${file:/path}`, and what DeltaForge took from the
@@ -56,6 +57,43 @@ fn deltaforge_variable(reader: &Reader<'_>, name: &str) -> Option<String> {
     } else {
         None
     }
+}
+
+/// Reads a template that is filled in from whole changes too, as those of sinks are.
+pub(super) fn read_change_template(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Template> {
+    let template = read_template(reader, field)?;
+    template
+        .fields()
+        .for_each(|path| note_unknown_fact(reader, field, path));
+    Ok(template)
+}
+
+/// The same of a topic.
+pub(super) fn read_change_topic(reader: &mut Reader<'_>, field: &Field<'_>) -> Read<Template> {
+    let template = read_topic_template(reader, field)?;
+    template
+        .fields()
+        .for_each(|path| note_unknown_fact(reader, field, path));
+    Ok(template)
+}
+
+const FACTS: [&str; 4] = ["name", "db", "schema", "table"];
+
+/// Says of a member of `source` that is none what it is then: a table may have a JSON column of that name.
+pub(super) fn note_unknown_fact(reader: &mut Reader<'_>, field: &Field<'_>, path: &[String]) {
+    let [source, word, ..] = path else { return };
+    if source != "source" || (path.len() == 2 && FACTS.contains(&word.as_str())) {
+        return;
+    }
+    let written = path.join(".");
+    let meant = nearest(word, FACTS).map_or_else(String::new, |meant| format!("; did you mean `source.{meant}`?"));
+    reader.note(
+        field,
+        format!(
+            "`{written}` is looked for in a field `source` of the event's own: of a change itself there are `source.name`, \
+             `source.db`, `source.schema` and `source.table`{meant}"
+        ),
+    );
 }
 
 /// Kafka's own rule for a topic's name.

@@ -219,3 +219,45 @@ fn a_topic_means_nothing_to_a_sink_that_has_none() {
         loaded(&file(&format!(", {keys}"), "{type: stdout, config: {id: x}}", ""));
     }
 }
+
+/// A table may have a JSON column `source`; most likely a fact is meant.
+#[test]
+fn a_member_of_source_that_no_change_has_is_noted() {
+    let file = |sink: &str, condition: &str| {
+        format!(
+            "apiVersion: tailpost/v1\nkind: Pipeline\nmetadata: {{name: a}}\nspec:\n  source: {{type: postgres, config: {{id: s, \
+             dsn: host=h, slot: s, publication: p, tables: [orders]}}}}\n  processors: [{{type: filter, where: \
+             {{{condition}: {{exists: true}}}}}}]\n  sinks: [{sink}]\n"
+        )
+    };
+    let kafka = |topic: &str, key: &str| {
+        format!("{{type: kafka, config: {{id: k, brokers: 'h:1', topic: '{topic}', key: '{key}'}}}}")
+    };
+    let known = kafka(
+        "${source.name}.${source.db}.${source.schema}.${source.table}.${op}",
+        "${source}-${a.source.b}",
+    );
+    assert_eq!(notes(&file(&known, "source.table")), Vec::<String>::new());
+
+    let http = "{type: http, config: {id: h, url: 'http://h/${source.lsn}', ordering_key: '${source.lsn}'}}";
+    let lines = "{type: stdout, config: {id: o, topic: '${source.lsn}', key: '${source.lsn}'}}";
+    for (sink, count) in [
+        (kafka("${source.lsn}", "${source.lsn}").as_str(), 2),
+        (http, 2),
+        (lines, 2),
+    ] {
+        let notes = notes(&file(sink, "op"));
+        assert_eq!(notes.len(), count, "{notes:?}");
+        for note in notes {
+            assert!(
+                note.contains("`source.lsn` is looked for in a field `source`"),
+                "{note}"
+            );
+        }
+    }
+    let misspelt = notes(&file(&kafka("${source.tabel}", "k"), "source.schma"));
+    assert_eq!(misspelt.len(), 2, "{misspelt:?}");
+    for meant in ["did you mean `source.table`?", "did you mean `source.schema`?"] {
+        assert!(misspelt.iter().any(|note| note.ends_with(meant)), "{misspelt:?}");
+    }
+}

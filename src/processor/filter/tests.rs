@@ -442,3 +442,22 @@ fn what_is_filtered_out_is_counted_by_the_filter() {
     let counts: Vec<_> = chain.take_counts().map(|(id, count)| (id.to_string(), count)).collect();
     assert_eq!(counts, [("paid".to_owned(), 2), ("outbox".to_owned(), 0)]);
 }
+
+/// Misspelt, it takes away all of a table.
+#[test]
+fn a_column_that_a_table_does_not_have_is_told_once() {
+    let mut chain = chain_of(by("sttaus.state", equals("new")));
+    for unknown in [&["sttaus.state"][..], &[]] {
+        chain.process(insert(text("new"))).unwrap();
+        let (id, _, columns) = chain.take_unknown_columns().next().unwrap();
+        assert_eq!(&*id, "filter");
+        assert_eq!(
+            columns.iter().map(|column| column.path.as_str()).collect::<Vec<_>>(),
+            unknown
+        );
+        assert!(columns.iter().all(|column| column.is_meant));
+    }
+    let mut chain = chain_of(by("op", equals("u")));
+    chain.process(insert(text("new"))).unwrap();
+    assert!(chain.take_unknown_columns().all(|(_, _, columns)| columns.is_empty()));
+}

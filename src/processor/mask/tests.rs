@@ -260,9 +260,9 @@ fn a_rule_whose_column_a_table_lacks_is_told_of_once() {
         });
         let mut idle_after = |event: ChangeEvent| {
             mask.process(event).expect("an event");
-            mask.take_idle_rules().1
+            mask.take_unknown_columns().1
         };
-        let idle = |path: &str| IdleRule {
+        let idle = |path: &str| UnknownColumn {
             table: "public.orders_outbox".to_owned(),
             path: path.to_owned(),
             is_meant,
@@ -280,7 +280,7 @@ fn a_rule_whose_column_a_table_lacks_is_told_of_once() {
     };
     let mut others = Mask::new(&others);
     others.process(with(&["a"])).expect("an event");
-    assert_eq!(others.take_idle_rules().1, []);
+    assert_eq!(others.take_unknown_columns().1, []);
 }
 
 #[test]

@@ -259,12 +259,12 @@ fn the_topic_s_steps_come_in_order() {
         "fallback"
     );
 
-    let (kind, text) = failed(topic(no_default(), Some("${source.table}"), none));
+    let (kind, text) = failed(topic(no_default(), Some("${source.schema}"), none));
     assert_eq!(kind, ErrorKind::Unroutable);
     assert!(
         text.ends_with(
             "it has no topic: the processor's `topic` finds no text in `t`, there is none in `topic`, and the sink's \
-         `topic` finds none in `source.table`; set `default_topic` of the outbox processor or `topic` of the sink"
+         `topic` finds none in `source.schema`; set `default_topic` of the outbox processor or `topic` of the sink"
         ),
         "{text}"
     );

@@ -94,7 +94,65 @@ fn a_topic_without_its_field_is_unroutable() {
     unroutable(Some("${id}"), truncate());
     unroutable(Some("${after.id}"), delete());
     assert!(unroutable(Some("a b"), update()).contains("`topic: a b` gives a topic that kafka does not allow"));
-    assert!(unroutable(None, update()).contains("the sink has no `topic`"));
+    assert!(unroutable(None, update()).contains("the sink has no `topic`; set `topic` of the sink"));
+}
+
+/// What a person is told to do is what helps.
+#[test]
+fn a_topic_or_url_without_its_field_says_what_helps() {
+    let nulls = vec![text("1"), Value::Null, Value::Null];
+    let cases = [
+        ("${kind}", delete(), "REPLICA IDENTITY FULL"),
+        ("${kind}", truncate(), "ops: [insert, update, delete]"),
+        (
+            "${kind}",
+            row(Selection::Table, Operation::Insert, &orders(), None, Some(nulls)),
+            "expected a text, a number or a boolean there",
+        ),
+    ];
+    for (template, event, helps) in cases {
+        let (kind, text) = failed(chain(vec![], &sink(Some(template), None)).process(event.clone()));
+        assert_eq!(kind, ErrorKind::Unroutable);
+        assert!(text.contains(helps) && !text.contains("default_topic"), "{text}");
+        let url = crate::processor::sample::template(&format!("http://h/{template}"));
+        let (kind, text) = failed(chain_to_url(&[], &url).process(event));
+        assert_eq!(kind, ErrorKind::Unroutable);
+        assert!(text.contains("no URL") && text.contains(helps), "{text}");
+    }
+}
+
+/// A change without its key would take another partition than the others of its row.
+#[test]
+fn a_key_that_the_log_does_not_have_is_invalid_and_a_null_one_is_none() {
+    let invalid = |template: &str, event: ChangeEvent| {
+        let (kind, text) = failed(chain(vec![], &sink(Some("t"), Some(template))).process(event));
+        assert_eq!(kind, ErrorKind::Invalid, "{text}");
+        text
+    };
+    let text_of_delete = invalid("${id}-${kind}", delete());
+    for part in ["`key`", "`kind`", "REPLICA IDENTITY FULL"] {
+        assert!(text_of_delete.contains(part), "{text_of_delete}");
+    }
+    invalid("${doc.a}", delete());
+    invalid("${before.doc.a}", update());
+    let toasted = vec![text("1"), Value::Unchanged, Value::Null];
+    invalid(
+        "${kind}",
+        row(Selection::Table, Operation::Update, &orders(), None, Some(toasted)),
+    );
+    let nulls = vec![text("1"), Value::Null, Value::Null];
+    let inserted = || {
+        row(
+            Selection::Table,
+            Operation::Insert,
+            &orders(),
+            None,
+            Some(nulls.clone()),
+        )
+    };
+    assert_eq!(key(Some("${kind}"), inserted()), None);
+    assert_eq!(key(Some("${before.kind}"), inserted()), None);
+    assert_eq!(key(Some("${kind}"), truncate()), None);
 }
 
 #[test]
@@ -124,7 +182,7 @@ fn keys_are_the_table_s_or_the_template_s() {
         key(Some("${source.table}-${id}"), update()).as_deref(),
         Some("orders-2")
     );
-    assert_eq!(key(Some("${kind}"), delete()), None);
+    assert_eq!(key(Some("${after.kind}"), delete()), None);
 
     let whole = Arc::new(Table {
         keyed: false,
@@ -163,4 +221,63 @@ fn an_insert_or_update_without_a_new_row_is_invalid() {
             ErrorKind::Invalid
         );
     }
+}
+
+#[test]
+fn a_key_of_a_column_that_a_table_does_not_have_is_told_once() {
+    let mut chain = chain(vec![], &sink(Some("t"), Some("${id}-${kid}-${op}-${before.doc.x}")));
+    let mut unknown_after = |event: ChangeEvent| {
+        published(chain.process(event));
+        let (asker, _, columns) = chain.take_unknown_columns().last().unwrap();
+        let told = columns
+            .into_iter()
+            .map(|column| (column.table, column.path, column.is_meant));
+        (asker.to_string(), told.collect::<Vec<_>>())
+    };
+    let inserted = || {
+        row(
+            Selection::Table,
+            Operation::Insert,
+            &orders(),
+            None,
+            Some(vec![text("1"), text("a"), Value::Null]),
+        )
+    };
+    let told = vec![("public.orders".to_owned(), "kid".to_owned(), true)];
+    assert_eq!(unknown_after(inserted()), ("sink".to_owned(), told));
+    // Another description of the same table, as after an ALTER.
+    assert_eq!(unknown_after(inserted()).1, []);
+}
+
+/// What the sink asks for is in outbox events too.
+#[test]
+fn an_outbox_event_has_the_same_facts_as_a_row() {
+    let facts = "${source.name}.${source.db}.${source.schema}.${source.table}.${op}";
+    let outbox = || crate::config::pipeline::Outbox {
+        default_topic: None,
+        ..outbox()
+    };
+    let event = || outbox_row(&[("payload", ColumnKind::Text, text("{}"))]);
+    let expected = "pg1.shop.public.orders_outbox.c";
+    let record = published(chain(vec![outbox()], &sink(Some(facts), Some(facts))).process(event()));
+    assert_eq!(
+        (&*record.topic, record.key.as_deref()),
+        (expected, Some(expected.as_bytes()))
+    );
+    let url = crate::processor::sample::template("http://h/${source.table}");
+    let outboxes = [pipeline::Processor::Outbox(Box::new(outbox()))];
+    let record = published(chain_to_url(&outboxes, &url).process(event()));
+    assert_eq!(&*record.topic, "http://h/orders_outbox");
+
+    let message = || message(r#"{"payload":1}"#);
+    let record =
+        published(chain(vec![outbox()], &sink(Some("${source.name}.${source.table}"), None)).process(message()));
+    assert_eq!(&*record.topic, "pg1.outbox");
+    // A message is in no schema.
+    let (kind, _) = failed(chain(vec![outbox()], &sink(Some("${source.schema}"), None)).process(message()));
+    assert_eq!(kind, ErrorKind::Unroutable);
+    // A field of the application's own comes first.
+    let own = crate::processor::sample::message(r#"{"payload":1,"op":"mine","source":{"table":"theirs"}}"#);
+    let record = published(chain(vec![outbox()], &sink(Some("${op}.${source.table}"), None)).process(own));
+    assert_eq!(&*record.topic, "mine.theirs");
 }
