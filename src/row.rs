@@ -9,8 +9,8 @@ pub struct Table {
     pub schema: String,
     pub name: String,
     pub columns: Vec<Column>,
-    /// Whether the key columns identify a row. False where the log's old rows are whole rows (REPLICA IDENTITY FULL):
-    /// there every column counts as part of the identity.
+    /// Whether the key columns identify a row. False where the log's old rows are whole rows (REPLICA IDENTITY FULL) and
+    /// the table has no primary key: there every column counts as part of the identity.
     pub keyed: bool,
 }
 

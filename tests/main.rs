@@ -73,6 +73,7 @@ mod rdf4j;
 mod refusal;
 mod resume;
 mod resume_postgres;
+mod row_keys;
 mod rows;
 mod runbook;
 mod schema_registry;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{OUTBOX, TestBed};
 
-fn pipeline() -> String {
+pub fn pipeline() -> String {
     OUTBOX
         .replace("outbox: {prefixes: [outbox]}", "tables: ['t*']")
         .replace(
@@ -18,7 +18,7 @@ fn pipeline() -> String {
 }
 
 /// Relays what these statements do, each by itself, after the tables were made. Gives the envelopes in order.
-fn relayed(bed: &TestBed, tables: &str, statements: &[&str], count: usize) -> Vec<(Option<String>, String)> {
+pub fn relayed(bed: &TestBed, tables: &str, statements: &[&str], count: usize) -> Vec<(Option<String>, String)> {
     let mut app = bed.app();
     app.batch_execute(tables).unwrap();
     let mut relay = bed.relay(&pipeline());
@@ -293,7 +293,7 @@ fn old_rows_and_keys_are_those_of_the_replica_identity() {
             json!([key("b"), {"a": "a"}, row("b", "x")]),
             json!([key("b"), null, row("b", "y")]),
             json!([key("b"), {"a": "b"}, null]),
-            // Where the whole row is the identity, no columns are a key.
+            // Where the whole row is the identity and there is no primary key, no columns are a key.
             json!([null, null, row("a", "x")]),
             json!([null, row("a", "x"), row("b", "x")]),
             json!([null, row("b", "x"), row("b", "y")]),

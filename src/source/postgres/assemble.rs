@@ -7,7 +7,7 @@
 //!   change of that LSN before any choice of ours, so that another table filter cannot shift it.
 //! - A keep-alive outside a transaction moves the base: what the server passed over holds nothing for us.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,8 @@ use crate::source::LogBatch;
 use super::error::PostgresError;
 use super::link::BACKLOG_LAG;
 use super::oversized::OversizedHead;
-use super::pgoutput::{LogicalMessage, decode};
+use super::pgoutput::{LogicalMessage, ReplicaIdentity, decode};
+use super::primary_key::PrimaryKey;
 use super::relation::Relations;
 use super::tuple::{OldTuple, Tuple};
 use crate::source::select::Selector;
@@ -38,6 +39,10 @@ pub(super) struct Assembler {
     relations: Relations,
     /// What the rows of a relation are.
     selections: HashMap<u32, Option<Selection>>,
+    /// A table that was just described, whose old rows are whole rows: its key is to be asked for before its rows are read.
+    unidentified: Option<u32>,
+    /// Tables of which it was told that their rows have no key.
+    told_keyless: HashSet<u32>,
     prefixes: HashMap<Box<str>, Option<Arc<str>>>,
     position: PostgresPosition,
     unit: Option<Unit>,
@@ -79,6 +84,8 @@ impl Assembler {
             selector,
             relations: Relations::new(database.to_owned()),
             selections: HashMap::new(),
+            unidentified: None,
+            told_keyless: HashSet::new(),
             prefixes: HashMap::new(),
             position,
             unit: None,
@@ -253,11 +260,44 @@ impl Assembler {
                 let table = self.relations.describe(&relation);
                 let selection = self.selector.table(&table.schema, &table.name);
                 self.selections.insert(relation.id, selection);
+                // An outbox's event has a key of its own.
+                if relation.identity == ReplicaIdentity::Full && selection == Some(Selection::Table) {
+                    self.unidentified = Some(relation.id);
+                }
             }
             LogicalMessage::Type { id, schema, name } => self.relations.name_type(id, schema, name),
             LogicalMessage::Origin { .. } => {}
         }
         Ok(())
+    }
+
+    /// The relation whose primary key is to be asked for before anything more is applied.
+    pub(super) fn unidentified(&self) -> Option<u32> {
+        self.unidentified
+    }
+
+    /// Takes what the catalog says of that relation's primary key.
+    pub(super) fn identify(&mut self, key: &PrimaryKey) {
+        let Some(relation) = self.unidentified.take() else {
+            return;
+        };
+        let unknown = match key {
+            PrimaryKey::None => "it has no primary key",
+            PrimaryKey::Columns(columns) if self.relations.identify(relation, columns) => return,
+            PrimaryKey::Columns(_) => {
+                "its primary key has a column that the row does not have: it was altered since, or the publication leaves the column out"
+            }
+            PrimaryKey::Gone => "the table is not there any more",
+        };
+        if self.told_keyless.insert(relation)
+            && let Ok(table) = self.relations.table(relation)
+        {
+            tracing::warn!(
+                table = format!("{}.{}", table.schema, table.name),
+                reason = unknown,
+                "rows of a table with REPLICA IDENTITY FULL have no key: their order is not kept, unless the sink has a `key`"
+            );
+        }
     }
 
     /// Takes the head of a message or row whose bytes were discarded for their size.

@@ -28,6 +28,7 @@ mod oversized;
 mod pgoutput;
 mod place;
 mod preflight;
+mod primary_key;
 mod progress;
 mod publication;
 mod reader;
@@ -51,6 +52,7 @@ use crate::source::{LogChannel, Source, SourceError, SourceOptions};
 use crate::source::select::Selector;
 use assemble::Assembler;
 use monitor::{Monitor, Observed};
+use primary_key::PrimaryKeys;
 use session::Session;
 use stream::{Stream, StreamOptions};
 
@@ -110,6 +112,7 @@ impl PostgresSource {
         }
         log.view.streaming();
         let (observed_sender, observed) = watch::channel(Observed::default());
+        let primary_keys = PrimaryKeys::new(self.config.dsn.clone(), endpoint.clone(), Arc::clone(&tls));
         let monitor = Monitor {
             config: Arc::clone(&self.config),
             endpoint,
@@ -132,7 +135,7 @@ impl PostgresSource {
             until: self.options.once.then_some(log_end),
         };
         let assembler = Assembler::new(&database, selector, position);
-        let stream = Stream::new(link, assembler, self.config.max_message_bytes);
+        let stream = Stream::new(link, assembler, primary_keys, self.config.max_message_bytes);
         let result = stream.run(log, observed, &options).await;
         stop_monitor.cancel();
         if let Err(error) = watching.await {

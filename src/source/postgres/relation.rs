@@ -64,6 +64,23 @@ impl Relations {
         }
     }
 
+    /// Gives a table whose old rows are whole rows the key that these columns are. False: it does not have all of them.
+    pub(super) fn identify(&mut self, id: u32, key: &[String]) -> bool {
+        let Some(table) = self.tables.get_mut(&id) else {
+            return false;
+        };
+        if key.iter().any(|name| table.column_index(name).is_none()) {
+            return false;
+        }
+        let mut keyed = Table::clone(table);
+        for column in &mut keyed.columns {
+            column.key = key.contains(&column.name);
+        }
+        keyed.keyed = true;
+        *table = Arc::new(keyed);
+        true
+    }
+
     /// # Errors
     /// The stream has not described the relation.
     pub(super) fn table(&self, id: u32) -> Result<&Arc<Table>, UnknownRelation> {
@@ -208,6 +225,20 @@ mod tests {
                 "{identity:?} {first_flag}"
             );
         }
+    }
+
+    #[test]
+    fn table_with_whole_old_rows_is_given_its_key() {
+        let message = described(ReplicaIdentity::Full, &[("a", 23, false), ("b", 25, false)]);
+        let mut relations = relations();
+        assert!(!relations.describe(&message).keyed);
+        assert!(!relations.identify(7, &["b".to_owned(), "c".to_owned()]));
+        assert!(!relations.table(7).unwrap().keyed);
+        assert!(relations.identify(7, &["b".to_owned()]));
+        let table = relations.table(7).unwrap();
+        let keys: Vec<_> = table.columns.iter().map(|column| column.key).collect();
+        assert_eq!((keys.as_slice(), table.keyed), (&[false, true][..], true));
+        assert!(!relations.identify(8, &[]));
     }
 
     #[test]

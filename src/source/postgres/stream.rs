@@ -5,6 +5,7 @@
 //! server is told our position on a timer, since it ends a connection that is silent for `wal_sender_timeout`.
 
 use std::mem;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use bytes::Buf;
@@ -23,6 +24,7 @@ use super::error::PostgresError;
 use super::link::{BACKLOG_LAG, Link, STATUS_INTERVAL, frame_header};
 use super::monitor::Observed;
 use super::oversized::{self, HEAD_BYTES};
+use super::primary_key::PrimaryKeys;
 use super::progress::Progress;
 use super::wire::ReplicationMessage;
 
@@ -56,6 +58,7 @@ pub(super) enum End {
 pub(super) struct Stream {
     link: Link,
     assembler: Assembler,
+    primary_keys: PrimaryKeys,
     /// Rest of an oversized frame that is being thrown away.
     discard: u64,
     message_limit: u64,
@@ -84,12 +87,13 @@ pub(super) struct StreamOptions {
 }
 
 impl Stream {
-    pub(super) fn new(link: Link, assembler: Assembler, message_limit: u64) -> Self {
+    pub(super) fn new(link: Link, assembler: Assembler, primary_keys: PrimaryKeys, message_limit: u64) -> Self {
         let mut status_timer = interval(STATUS_INTERVAL);
         status_timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             link,
             assembler,
+            primary_keys,
             discard: 0,
             message_limit,
             confirmed: Lsn::ZERO,
@@ -133,7 +137,14 @@ impl Stream {
                 }
                 self.handed = Instant::now();
             }
-            if parsed? {
+            let more = parsed?;
+            if let Some(relation) = self.assembler.unidentified() {
+                match self.identify(relation, log).await? {
+                    ControlFlow::Continue(()) => continue,
+                    ControlFlow::Break(end) => break end,
+                }
+            }
+            if more {
                 continue;
             }
             if reached {
@@ -159,6 +170,25 @@ impl Stream {
         log.batches.close();
         self.leave(log, &observed).await?;
         Ok(end)
+    }
+
+    /// Asks for a table's primary key, and answers the server meanwhile.
+    async fn identify(&mut self, relation: u32, log: &mut LogChannel) -> Result<ControlFlow<End>, PostgresError> {
+        let asking = self.primary_keys.of(relation);
+        tokio::pin!(asking);
+        let key = loop {
+            tokio::select! {
+                biased; // a stop ends the question, whose table will be described again; then the answer
+                () = log.stop.cancelled() => return Ok(ControlFlow::Break(End::Stopped)),
+                key = &mut asking => break key?,
+                _ = self.status_timer.tick() => {
+                    let received = self.assembler.base().max(self.confirmed);
+                    self.link.send_status(received, self.confirmed, false).await?;
+                }
+            }
+        };
+        self.assembler.identify(&key);
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Until when the batch at hand gathers. None: it is to be handed over, or there is none.
@@ -246,6 +276,7 @@ impl Stream {
         log: &LogChannel,
         options: &StreamOptions,
     ) -> Result<(), PostgresError> {
+        self.primary_keys.rest();
         let silence = self.link.silence();
         if silence >= SILENCE * 3 && !observed.borrow().shows_alive(self.link.pid()) {
             return Err(PostgresError::Silent { silence });
@@ -333,7 +364,8 @@ impl Stream {
     /// Reads all whole frames, as far as a batch goes. True: more whole frames may be waiting.
     fn parse(&mut self, options: &StreamOptions) -> Result<bool, PostgresError> {
         loop {
-            if self.assembler.event_count() >= BATCH_EVENTS || self.assembler.kept_bytes() >= BATCH_BYTES {
+            let full = self.assembler.event_count() >= BATCH_EVENTS || self.assembler.kept_bytes() >= BATCH_BYTES;
+            if full || self.assembler.unidentified().is_some() {
                 return Ok(true);
             }
             if self.discard > 0 {
