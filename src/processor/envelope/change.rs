@@ -3,12 +3,13 @@
 //!
 //! Cells that the log does not hold are left out. Those that an UPDATE left unchanged and whose old value is not in the log
 //! either are named in the last member, `unchanged`, which is only there when there are any; in Debezium's form they have
-//! its placeholder for a value.
+//! its placeholder for a value, and cells of an old row are null.
 //!
 //! `source` says where the change stands, in its database's own terms: of PostgreSQL `db`, `schema`, `table`, `lsn` (a
 //! number, as Debezium's readers expect it) and `txId`; a message's `table` is its prefix, and it has no `db` and `schema`.
 //! Of MySQL and MariaDB `db`, `table`, `server_id`, `gtid`, `file`, `pos` (the end of the log event) and `row` (the row's
-//! number in it). All times are the commit's: a clock of ours would differ on redelivery.
+//! number in it). Debezium's form has the other members of its connectors too: `snapshot`, `sequence`, and what is not known
+//! here as null. All times are the commit's: a clock of ours would differ on redelivery.
 
 use std::sync::Arc;
 
@@ -38,7 +39,8 @@ pub(in crate::processor) struct ChangeWriter {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Native,
-    /// With `snapshot` in `source`, times in three units, `transaction`, and a placeholder for unchanged cells.
+    /// With more in `source`, times in three units, `transaction`, null for what an old row does not have in the log, and a
+    /// placeholder for unchanged cells.
     Debezium,
 }
 
@@ -53,12 +55,14 @@ struct TableText {
     source: Vec<u8>,
 }
 
-/// What becomes of a cell that was left unchanged and is not in the log.
-enum Unchanged<'u, 'a> {
+/// What becomes of a cell that the log does not hold.
+enum Unlogged<'u, 'a> {
     LeftOut,
-    /// Left out, and noted here.
+    /// Left out, and noted here if it is one that was left unchanged.
     Noted(&'u mut Vec<&'a Column>),
+    /// In place of one that was left unchanged; others are left out.
     Placeholder,
+    Null,
 }
 
 impl ChangeWriter {
@@ -103,7 +107,7 @@ impl ChangeWriter {
         let text = self.table_text(event, &change.table);
         let (before, after) = (change.before.as_ref(), change.after.as_ref());
         let mut out = Vec::with_capacity(row_room(after.or(before)));
-        let Ok(()) = text.write_row(&mut out, after.or(before), before, Unchanged::LeftOut, write_legibly);
+        let Ok(()) = text.write_row(&mut out, after.or(before), before, Unlogged::LeftOut, write_legibly);
         Bytes::from(out)
     }
 
@@ -121,14 +125,14 @@ impl ChangeWriter {
             _ => (change.before.as_ref(), change.after.as_ref()),
         };
         let mut noted = Vec::new();
-        let unchanged = match shape {
-            Shape::Native => Unchanged::Noted(&mut noted),
-            Shape::Debezium => Unchanged::Placeholder,
+        let (of_old, of_new) = match shape {
+            Shape::Native => (Unlogged::LeftOut, Unlogged::Noted(&mut noted)),
+            Shape::Debezium => (Unlogged::Null, Unlogged::Placeholder),
         };
         out.extend_from_slice(b"{\"before\":");
-        text.write_row(out, before, None, Unchanged::LeftOut, write_cell)?;
+        text.write_row(out, before, None, of_old, write_cell)?;
         out.extend_from_slice(b",\"after\":");
-        text.write_row(out, after, before, unchanged, write_cell)?;
+        text.write_row(out, after, before, of_new, write_cell)?;
         out.extend_from_slice(b",\"source\":");
         out.extend_from_slice(&text.source);
         write_tail(out, shape, event, change.operation);
@@ -178,7 +182,7 @@ impl ChangeWriter {
         let text = self.table_text(event, &change.table);
         let mut out = Vec::with_capacity(64);
         let (old, is_key) = (change.before.as_ref(), |column: &Column| column.key);
-        text.write_members(&mut out, row, old, is_key, Unchanged::LeftOut, write_strictly)?;
+        text.write_members(&mut out, row, old, is_key, Unlogged::LeftOut, write_strictly)?;
         Ok((out != b"{}").then(|| Bytes::from(out)))
     }
 
@@ -223,11 +227,11 @@ impl TableText {
         out: &mut Vec<u8>,
         row: Option<&Row>,
         old: Option<&Row>,
-        unchanged: Unchanged<'_, 'a>,
+        unlogged: Unlogged<'_, 'a>,
         write_cell: impl CellWriter<E>,
     ) -> Result<(), E> {
         match row {
-            Some(row) => self.write_members(out, row, old, |_| true, unchanged, write_cell),
+            Some(row) => self.write_members(out, row, old, |_| true, unlogged, write_cell),
             None => {
                 out.extend_from_slice(b"null");
                 Ok(())
@@ -242,24 +246,25 @@ impl TableText {
         row: &Row,
         old: Option<&Row>,
         wanted: impl Fn(&Column) -> bool,
-        mut unchanged: Unchanged<'_, 'a>,
+        mut unlogged: Unlogged<'_, 'a>,
         write_cell: impl CellWriter<E>,
     ) -> Result<(), E> {
         out.push(b'{');
         let mut first = true;
         for (at, (column, name)) in self.table.columns.iter().zip(&self.names).enumerate() {
-            let value = match cell(row, old, at) {
-                _ if !wanted(column) => continue,
-                None | Some(Value::Absent) => continue,
-                Some(Value::Unchanged) => match &mut unchanged {
-                    Unchanged::LeftOut => continue,
-                    Unchanged::Noted(columns) => {
-                        columns.push(column);
-                        continue;
-                    }
-                    Unchanged::Placeholder => None,
-                },
-                Some(value) => Some(value),
+            if !wanted(column) {
+                continue;
+            }
+            let value = match (cell(row, old, at), &mut unlogged) {
+                (None, _) | (Some(Value::Absent | Value::Unchanged), Unlogged::LeftOut) => continue,
+                (Some(Value::Absent | Value::Unchanged), Unlogged::Null) => Some(&Value::Null),
+                (Some(Value::Absent), _) => continue,
+                (Some(Value::Unchanged), Unlogged::Noted(columns)) => {
+                    columns.push(column);
+                    continue;
+                }
+                (Some(Value::Unchanged), Unlogged::Placeholder) => None,
+                (value, _) => value,
             };
             if !first {
                 out.push(b',');
@@ -307,8 +312,8 @@ fn write_source_head(out: &mut Vec<u8>, shape: Shape, name: &[u8], position: &Ev
 /// What follows the table in `source`, and the members after it.
 fn write_tail(out: &mut Vec<u8>, shape: Shape, event: &ChangeEvent, operation: Operation) {
     match &event.position {
-        EventPosition::Postgres(position) => write_lsn(out, position),
-        EventPosition::Mysql(position) => write_binlog_place(out, position),
+        EventPosition::Postgres(position) => write_lsn(out, shape, position),
+        EventPosition::Mysql(position) => write_binlog_place(out, shape, position),
     }
     let times = out.len();
     write_times(out, shape, event.commit_time_us);
@@ -334,7 +339,7 @@ fn write_times(out: &mut Vec<u8>, shape: Shape, micros: i64) {
     }
 }
 
-fn write_lsn(out: &mut Vec<u8>, position: &PostgresEventPosition) {
+fn write_lsn(out: &mut Vec<u8>, shape: Shape, position: &PostgresEventPosition) {
     let Lsn(lsn) = position.partial.map_or(position.base, |partial| partial.change);
     let mut digits = itoa::Buffer::new();
     out.extend_from_slice(b",\"lsn\":");
@@ -344,9 +349,30 @@ fn write_lsn(out: &mut Vec<u8>, position: &PostgresEventPosition) {
         Some(id) => out.extend_from_slice(digits.format(id).as_bytes()),
         None => out.extend_from_slice(b"null"),
     }
+    if shape == Shape::Debezium {
+        write_sequence(out, position.last_event_end, Lsn(lsn));
+        out.extend_from_slice(b",\"xmin\":null");
+    }
 }
 
-fn write_binlog_place(out: &mut Vec<u8>, position: &MysqlEventPosition) {
+/// A JSON text in a JSON string: where the transaction ended that had events before this one, and where the change is.
+fn write_sequence(out: &mut Vec<u8>, Lsn(before): Lsn, Lsn(lsn): Lsn) {
+    let mut digits = itoa::Buffer::new();
+    out.extend_from_slice(b",\"sequence\":\"[");
+    match before {
+        0 => out.extend_from_slice(b"null"),
+        before => {
+            out.extend_from_slice(b"\\\"");
+            out.extend_from_slice(digits.format(before).as_bytes());
+            out.extend_from_slice(b"\\\"");
+        }
+    }
+    out.extend_from_slice(b",\\\"");
+    out.extend_from_slice(digits.format(lsn).as_bytes());
+    out.extend_from_slice(b"\\\"]\"");
+}
+
+fn write_binlog_place(out: &mut Vec<u8>, shape: Shape, position: &MysqlEventPosition) {
     let transaction = &position.transaction;
     let mut digits = itoa::Buffer::new();
     out.extend_from_slice(b",\"server_id\":");
@@ -362,6 +388,9 @@ fn write_binlog_place(out: &mut Vec<u8>, position: &MysqlEventPosition) {
     out.extend_from_slice(digits.format(position.pos).as_bytes());
     out.extend_from_slice(b",\"row\":");
     out.extend_from_slice(digits.format(position.index).as_bytes());
+    if shape == Shape::Debezium {
+        out.extend_from_slice(b",\"sequence\":null,\"thread\":null,\"query\":null");
+    }
 }
 
 /// The database's name as Debezium's connectors have it.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::pipeline::Envelope as Config;
 use crate::event::{Operation, Selection};
+use crate::position::{EventPosition, Lsn};
 use crate::processor::sample::*;
 use crate::row::{ColumnKind, Value};
 
@@ -19,7 +20,7 @@ fn value(schema: DebeziumSchema, event: ChangeEvent) -> String {
 
 fn source(place: &str) -> String {
     format!(
-        r#""source":{{"version":"{}","connector":"postgresql","name":"pg1","snapshot":"false",{place},"lsn":97500059648,"txId":731,{TIMES}}}"#,
+        r#""source":{{"version":"{}","connector":"postgresql","name":"pg1","snapshot":"false",{place},"lsn":97500059648,"txId":731,"sequence":"[null,\"97500059648\"]","xmin":null,{TIMES}}}"#,
         env!("CARGO_PKG_VERSION")
     )
 }
@@ -90,4 +91,33 @@ fn what_an_update_left_alone_is_debezium_s_placeholder() {
         assert!(value.contains(&format!(r#""after":{after},"source""#)), "{value}");
         assert!(!value.contains("unchanged"), "{value}");
     }
+}
+
+#[test]
+fn what_the_log_does_not_have_of_an_old_row_is_null() {
+    let columns = [("id", ColumnKind::Integer), ("note", ColumnKind::Text)];
+    let old = || Some(vec![text("1"), Value::Absent]);
+    for (operation, new, after) in [
+        (Operation::Delete, None, "null"),
+        // Of a new row it is left out: what is there is not known.
+        (Operation::Update, Some(vec![text("2"), Value::Absent]), r#"{"id":2}"#),
+    ] {
+        let event = row(Selection::Table, operation, &table("orders", &columns), old(), new);
+        let value = value(DebeziumSchema::Omit, event);
+        let expected = format!(r#"{{"before":{{"id":1,"note":null}},"after":{after},"source""#);
+        assert!(value.starts_with(&expected), "{value}");
+    }
+}
+
+/// The same on each delivery: what a checkpoint has, and no keep-alive moves.
+#[test]
+fn the_sequence_begins_with_the_end_of_the_transaction_before() {
+    let table = table("orders", &[("id", ColumnKind::Integer)]);
+    let mut event = row(Selection::Table, Operation::Insert, &table, None, Some(vec![text("1")]));
+    if let EventPosition::Postgres(position) = &mut event.position {
+        position.last_event_end = Lsn(97_500_050_000);
+    }
+    let value = value(DebeziumSchema::Omit, event);
+    let sequence = r#""sequence":"[\"97500050000\",\"97500059648\"]""#;
+    assert!(value.contains(sequence), "{value}");
 }
