@@ -135,6 +135,23 @@ fn assert_debezium(bed: &Bed, payload: &Value, record: &Record) {
         (&source["name"], &source["snapshot"]),
         (&json!("src1"), &json!("false"))
     );
+    // What Debezium's connectors have beside; where it is not known here, as null.
+    match bed.db() {
+        Db::Postgres => {
+            let sequence: Value = serde_json::from_str(source["sequence"].as_str().expect("text")).expect("JSON");
+            let lsn = source["lsn"].to_string();
+            assert_eq!(sequence[1], lsn);
+            // The transaction before, if any: never behind this one.
+            let before = sequence[0].as_str().map(|text| text.parse::<u64>().expect("a number"));
+            assert!(before <= source["lsn"].as_u64(), "{source}");
+            assert_eq!(source.get("xmin"), Some(&Value::Null));
+        }
+        Db::Mysql | Db::Mariadb => {
+            for member in ["sequence", "thread", "query"] {
+                assert_eq!(source.get(member), Some(&Value::Null), "{member}");
+            }
+        }
+    }
     let millis = record.timestamp_ms;
     for times in [payload, source] {
         let micros = times["ts_us"].as_i64().expect("a number");

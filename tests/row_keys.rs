@@ -157,3 +157,63 @@ fn a_key_that_the_catalog_does_not_know_any_more_is_told_once() {
     };
     assert_eq!((told("trenamed"), told("tgone")), (1, 1), "{log}");
 }
+
+/// Debezium has all columns there.
+#[test]
+fn in_debezium_s_envelope_the_old_row_has_null_for_what_is_outside_of_its_identity() {
+    let bed = TestBed::new();
+    let mut app = bed.app();
+    app.batch_execute("CREATE TABLE t (id int PRIMARY KEY, note text)")
+        .unwrap();
+    let mut relay = bed.relay(&pipeline().replace("topic: '<topic>'", "topic: '<topic>', envelope: debezium"));
+    relay.start();
+    relay.wait_ready();
+    app.batch_execute("INSERT INTO t VALUES (1, 'a'); UPDATE t SET id = 2; DELETE FROM t")
+        .unwrap();
+    relay.wait_settled(3);
+    let mut reader = bed.reader(&["events"]);
+    let records = reader.exactly(3).iter();
+    let before: Vec<Value> = records
+        .map(|record| {
+            let value: Value = serde_json::from_str(record.value_text().unwrap()).unwrap();
+            value["payload"]["before"].clone()
+        })
+        .collect();
+    assert_eq!(
+        before,
+        [
+            Value::Null,
+            json!({"id": 1, "note": null}),
+            json!({"id": 2, "note": null})
+        ]
+    );
+}
+
+/// No record without its key, which would go to another partition than the rest of its row.
+#[test]
+fn a_delete_without_the_sink_s_key_is_invalid_until_the_log_has_it() {
+    let bed = TestBed::new();
+    let mut app = bed.app();
+    app.batch_execute("CREATE TABLE t (id int PRIMARY KEY, customer text)")
+        .unwrap();
+    let pipeline = pipeline().replace("topic: '<topic>'", "topic: '<topic>', key: '${customer}'");
+    let mut relay = bed.relay(&pipeline);
+    relay.start();
+    relay.wait_ready();
+    app.batch_execute("INSERT INTO t VALUES (1, 'c')").unwrap();
+    relay.wait_published(1);
+    app.batch_execute("DELETE FROM t").unwrap();
+    relay.wait_halted(&["errors.invalid", "`customer`", "REPLICA IDENTITY FULL"]);
+
+    relay.rewrite(&bed.fill(&(pipeline + "  errors: {invalid: skip}\n")));
+    relay.start();
+    relay.wait_ready();
+    app.batch_execute("ALTER TABLE t REPLICA IDENTITY FULL; INSERT INTO t VALUES (2, 'd')")
+        .unwrap();
+    app.batch_execute("DELETE FROM t").unwrap();
+    relay.wait_settled(3);
+    assert_eq!(relay.skipped("invalid"), 1);
+    let mut reader = bed.reader(&["events"]);
+    let keys: Vec<_> = reader.exactly(3).iter().map(|record| record.key_text()).collect();
+    assert_eq!(keys, [Some("c"), Some("d"), Some("d")]);
+}

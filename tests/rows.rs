@@ -53,10 +53,11 @@ const TYPES: &str = "CREATE EXTENSION hstore;
     CREATE TYPE pair AS (a int, b text);
     CREATE DOMAIN positive AS int4 CHECK (value > 0);
     CREATE DOMAIN label AS text;
+    CREATE DOMAIN flags AS boolean[];
     CREATE TYPE textrange AS RANGE (subtype = text);";
 
 /// Cells of one row: column type and value in SQL.
-const CELLS: [(&str, &str); 84] = [
+const CELLS: [(&str, &str); 96] = [
     ("bool", "true"),
     ("bool", "false"),
     ("int2", "-32768"),
@@ -144,6 +145,19 @@ const CELLS: [(&str, &str); 84] = [
     ("tsvector", "'a fat cat'"),
     ("jsonpath", "'$.a[*]'"),
     ("pg_lsn", "'16/B374D848'"),
+    // By names without a schema where the search path finds them.
+    ("regclass", "'pg_catalog.pg_class'"),
+    ("regtype", "'int4'"),
+    ("xid", "'4294967295'"),
+    ("xid8", "'18446744073709551615'"),
+    ("tid", "'(1,2)'"),
+    ("name", "'a b'"),
+    ("\"char\"", "'x'"),
+    ("numeric[]", "'{1.50,NaN,NULL}'"),
+    ("jsonb[]", r#"ARRAY['{"a": 1}'::jsonb]"#),
+    ("flags", "'{t,f}'"),
+    ("positive[]", "'{7}'"),
+    ("datemultirange", "'{[2024-01-01,2024-02-01)}'"),
 ];
 
 /// What JSON the server's text becomes.

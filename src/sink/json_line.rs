@@ -5,8 +5,8 @@
 //! {"topic":"orders","key":"7","timestamp_ms":1700000000000,"headers":{"df-event-id":"7f"},"value":{"a":1.50}}
 //! ```
 //! A value that is JSON stands there as it is, but for line breaks between its parts, which become blanks. Other text is
-//! `value_text`, other bytes are `value_base64`; a tombstone is `"value":null`. A key that is no text is `key_base64`. A header
-//! that comes more than once has a list; one that is no text has `{"base64": ...}`.
+//! `value_text`, other bytes are `value_base64`; a tombstone is `"value":null`, so that JSON's own null is text. A key that
+//! is no text is `key_base64`. A header that comes more than once has a list; one that is no text has `{"base64": ...}`.
 
 use std::io::Write as _;
 
@@ -59,7 +59,7 @@ pub(super) fn write(out: &mut Vec<u8>, record: &Record, topic: bool) {
     out.extend_from_slice(b"},");
     match record.value.as_deref() {
         None => out.extend_from_slice(b"\"value\":null"),
-        Some(value) if is_json(value) => {
+        Some(value) if value.trim_ascii() != b"null" && is_json(value) => {
             out.extend_from_slice(b"\"value\":");
             write_in_one_line(out, value);
         }
@@ -182,6 +182,8 @@ mod tests {
         assert_eq!(members(record(Some(b"a\nb"))), (None, Some(json!("a\nb")), None));
         assert_eq!(members(record(Some(b""))), (None, Some(json!("")), None));
         assert_eq!(members(record(Some(b"\xff"))), (None, None, Some(json!("/w=="))));
+        // JSON's own null is there, and is no tombstone.
+        assert_eq!(members(record(Some(b" null\n"))), (None, Some(json!(" null\n")), None));
         // Invalid UTF-8 inside of a string is no JSON.
         assert_eq!(members(record(Some(b"\"\xff\""))).2, Some(json!("Iv8i")));
     }

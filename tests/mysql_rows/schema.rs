@@ -449,3 +449,22 @@ fn a_key_whose_form_nobody_knows_any_more_halts() {
         assert!(keys(records)[1].unwrap().contains(SECOND), "{change}");
     }
 }
+
+fn a_listed_table_that_is_not_there_is_told_of(db: Db) {
+    let bed = bed(db);
+    run(&bed, "CREATE TABLE t (id INT PRIMARY KEY)");
+    let pipeline = TABLES.replace("['<schema>.*']", "['<schema>.t', '<schema>.none', '<schema>.later_*']");
+    let mut relay = bed.relay(&pipeline);
+    catch_up(&mut relay);
+    let log = relay.log();
+    let told: Vec<&str> = log
+        .lines()
+        .filter(|line| line.contains("a listed table is not there"))
+        .collect();
+    assert!(
+        told.len() == 1 && told[0].contains(&format!("{}.none", bed.name)),
+        "{log}"
+    );
+}
+
+over_each!(a_listed_table_that_is_not_there_is_told_of: mysql, mariadb);

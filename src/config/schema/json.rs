@@ -30,6 +30,16 @@ pub fn json_schema() -> Value {
     Value::Object(schema)
 }
 
+const WITHOUT_EFFECT: &str = "without effect";
+
+/// What a mapping holds.
+fn names(keys: &[Key]) -> String {
+    let own = keys.iter().filter(|key| !key.is_of_deltaforge());
+    let mut names: Vec<String> = own.map(|key| format!("`{}`", key.name)).collect();
+    names.dedup();
+    names.join(", ")
+}
+
 fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
@@ -76,7 +86,11 @@ fn properties(keys: &[Key]) -> Map<String, Value> {
 
 fn property(key: &Key) -> Value {
     let mut schema = schema(&key.takes);
-    let mut description = without_links(key.meaning);
+    let mut description = match (key.meaning, &key.takes) {
+        ("", _) if key.is_of_deltaforge() => WITHOUT_EFFECT.to_owned(),
+        ("", Takes::Mapping(keys)) => format!("with {}", names(keys)),
+        (meaning, _) => without_links(meaning),
+    };
     // What a schema cannot say of a text.
     if let Takes::Duration(_) | Takes::Size(_) = key.takes {
         description = format!("{description} ({})", key.takes.words());
@@ -88,12 +102,10 @@ fn property(key: &Key) -> Value {
         Absent::Words(words) => description = format!("{description} (default: {})", without_links(words)),
         Absent::Refused | Absent::Nothing => {}
     }
-    if !description.is_empty() {
-        schema.insert("description".to_owned(), description.into());
-    }
+    schema.insert("description".to_owned(), description.into());
     if key.is_of_deltaforge() {
         let effect = match key.meaning {
-            "" => "without effect",
+            "" => WITHOUT_EFFECT,
             meaning => meaning,
         };
         schema.insert("deprecated".to_owned(), true.into());

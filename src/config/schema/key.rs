@@ -13,7 +13,7 @@ use crate::config::shown::in_words;
 pub(in crate::config) struct Key {
     pub(super) name: &'static str,
     pub(super) takes: Takes,
-    /// In Markdown, a link as docs/pipeline-file.md has it; empty only where the name of a mapping says it all.
+    /// In Markdown, a link as docs/pipeline-file.md has it; empty only where a mapping's name and keys say it all.
     pub(super) meaning: &'static str,
     pub(super) absent: Absent,
     pub(super) files: Files,

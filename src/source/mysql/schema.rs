@@ -1,11 +1,14 @@
-//! Asks information_schema what a table's columns are, where the log does not say it.
+//! Asks information_schema what a table's columns are, where the log does not say it, and which tables there are.
 //!
-//! It tells them as they are now, the log as they were: [`TablePlan`](super::rows::TablePlan) checks that the two fit.
+//! It tells columns as they are now, the log as they were: [`TablePlan`](super::rows::TablePlan) checks that the two fit.
 
+use super::client::Client;
 use super::endpoint::Endpoint;
 use super::error::MysqlError;
 use super::rows::{DescribedColumn, DescribedTable};
 use super::server::quote;
+use super::tables::SYSTEM_SCHEMAS;
+use crate::source::select::Selector;
 
 /// Describes `schema.table` over a connection of its own. None: it is not there, or hidden by the user's rights.
 ///
@@ -38,4 +41,25 @@ pub(super) async fn describe(endpoint: &Endpoint, table: &str) -> Result<Option<
         })
         .collect();
     Ok((!columns.is_empty()).then_some(DescribedTable { columns }))
+}
+
+/// The patterns without wildcards for which there is no table, as far as the user can see.
+///
+/// # Errors
+/// The connection's, or the server's.
+pub(super) async fn unmatched(client: &mut Client, selector: &Selector) -> Result<Vec<String>, MysqlError> {
+    let system = SYSTEM_SCHEMAS.map(quote).join(", ");
+    let statement = format!(
+        "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES \
+         WHERE TABLE_TYPE = 'BASE TABLE' AND TABLE_SCHEMA NOT IN ({system})"
+    );
+    let rows = client.query("list the tables", &statement).await?;
+    let tables = rows.into_iter().filter_map(|row| {
+        let mut cells = row.into_iter();
+        Some((cells.next()??, cells.next()??))
+    });
+    let tables: Vec<(String, String)> = tables.collect();
+    let patterns = selector.table_patterns().filter(|pattern| pattern.is_literal());
+    let unmatched = patterns.filter(|pattern| !tables.iter().any(|(schema, name)| pattern.matches(schema, name)));
+    Ok(unmatched.map(|pattern| pattern.as_str().to_owned()).collect())
 }

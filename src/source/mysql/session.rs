@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::config::{self, MysqlStart};
 use crate::position::{BinlogPlace, MysqlPosition};
+use crate::source::select::Selector;
 use crate::source::{OperatorWord, SourceOptions};
 use crate::telemetry::error_chain;
 
@@ -13,6 +14,7 @@ use super::dump;
 use super::endpoint::Endpoint;
 use super::error::MysqlError;
 use super::lock::{Held, Lock};
+use super::schema;
 use super::server::{Flavor, ServerFacts, check_event_at, gtids_at};
 use super::setup::plan;
 
@@ -69,6 +71,12 @@ pub(super) async fn open(
     let facts = ServerFacts::ask(control).await?;
     if !options.again {
         check_format(config, &facts)?;
+        for table in schema::unmatched(control, &Selector::of_mysql(config)).await? {
+            tracing::warn!(
+                table,
+                "a listed table is not there, or the user may not see it; nothing is published for it: create it, or GRANT SELECT on it"
+            );
+        }
     }
     let fresh = from.is_none() || options.word == OperatorWord::FromSlot;
     if fresh && config.start != MysqlStart::Earliest {

@@ -1,5 +1,6 @@
 //! The description against the readers, the documentation and the files that there are.
 
+mod described;
 mod docs;
 mod drift;
 mod files;
