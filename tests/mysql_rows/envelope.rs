@@ -192,6 +192,45 @@ fn a_system_versioned_tables_changes_arrive_as_they_were_logged() {
             json!(["u", "b", "b"]),
         ]
     );
+    assert!(keys(&records)[0].unwrap().contains("row_end"), "{:?}", keys(&records));
     let last = envelopes(&records).pop().unwrap();
     assert_ne!(last["before"]["row_end"], last["after"]["row_end"], "{last}");
 }
+
+/// One record with the new key, and the old one in its old row.
+fn an_update_of_the_key_is_one_change(db: Db) {
+    let bed = bed(db);
+    run(
+        &bed,
+        "CREATE TABLE t (id INT PRIMARY KEY); INSERT INTO t VALUES (1); UPDATE t SET id = 2",
+    );
+    let records = relayed(&bed, TABLES, 2);
+    assert_eq!(keys(&records), [Some(r#"{"id":1}"#), Some(r#"{"id":2}"#)]);
+    let update = &envelopes(&records)[1];
+    assert_eq!(
+        json!([update["op"], update["before"], update["after"]]),
+        json!(["u", {"id": 1}, {"id": 2}])
+    );
+}
+
+over_each!(an_update_of_the_key_is_one_change: mysql, mariadb);
+
+fn rows_that_go_with_their_partition_are_no_changes(db: Db) {
+    let bed = bed(db);
+    // It takes the right to drop the table.
+    bed.admin()
+        .run(
+            "CREATE TABLE t (id INT PRIMARY KEY) PARTITION BY RANGE (id)
+                 (PARTITION a VALUES LESS THAN (10), PARTITION b VALUES LESS THAN (20), PARTITION c VALUES LESS THAN (30));
+             INSERT INTO t VALUES (1), (11), (21);
+             ALTER TABLE t TRUNCATE PARTITION a;
+             ALTER TABLE t DROP PARTITION b;
+             TRUNCATE TABLE t",
+        )
+        .unwrap();
+    let records = relayed(&bed, TABLES, 4);
+    let operations: Vec<Value> = envelopes(&records).iter().map(|value| value["op"].clone()).collect();
+    assert_eq!(operations, ["c", "c", "c", "t"]);
+}
+
+over_each!(rows_that_go_with_their_partition_are_no_changes: mysql, mariadb);
