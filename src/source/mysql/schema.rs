@@ -59,7 +59,7 @@ pub(super) async fn unmatched(client: &mut Client, selector: &Selector) -> Resul
         Some((cells.next()??, cells.next()??))
     });
     let tables: Vec<(String, String)> = tables.collect();
-    let patterns = selector.table_patterns().filter(|pattern| pattern.is_literal());
+    let patterns = selector.table_patterns().filter(|pattern| pattern.names_one());
     let unmatched = patterns.filter(|pattern| !tables.iter().any(|(schema, name)| pattern.matches(schema, name)));
     Ok(unmatched.map(|pattern| pattern.as_str().to_owned()).collect())
 }
