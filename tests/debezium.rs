@@ -243,6 +243,7 @@ fn same_on_mysql(name: &str, change: impl FnOnce(&mut Case)) {
         ("database.port", url.get_tcp_port().to_string()),
         ("database.user", url.get_user().unwrap().to_owned()),
         ("database.password", "${env:TAILPOST_TEST_PASSWORD}".to_owned()),
+        ("database.include.list", bed.name.clone()),
         ("table.include.list", format!("{}.{name}", bed.name)),
     ];
     let pipeline = converted(&bed, &case, &place);

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::config::Pipeline;
 use crate::position::{EventPosition, Position};
@@ -20,6 +22,9 @@ use super::entry::Entry;
 use super::furthest::FurthestFile;
 use super::ledger::LedgerError;
 use super::writer::{Job, Writer};
+
+/// What a thread that ends is waited for at most: it has no more to do than to sync a file and to remove another.
+const LONGEST_END: Duration = Duration::from_secs(5);
 
 /// A pipeline's, over all its lives; nothing, where its file asks for nothing. Cheap to clone.
 #[derive(Clone, Default)]
@@ -36,6 +41,8 @@ struct Inner {
     pipeline: String,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
+    /// Its other side is gone when the thread has ended.
+    ended: Mutex<Option<oneshot::Receiver<()>>>,
 }
 
 /// What is known of one sink, over the pipeline's lives.
@@ -118,7 +125,11 @@ impl Journal {
             Arc::clone(&stop),
         );
         let here = tracing::Span::current();
-        let thread = thread::spawn(move || here.in_scope(|| writer.run(&jobs)));
+        let (ending, ended) = oneshot::channel::<()>();
+        let thread = thread::spawn(move || {
+            here.in_scope(|| writer.run(&jobs));
+            drop(ending);
+        });
         Self(Some(Arc::new(Inner {
             queue,
             book,
@@ -129,7 +140,24 @@ impl Journal {
             pipeline: pipeline.name.clone(),
             stop,
             thread,
+            ended: Mutex::new(Some(ended)),
         })))
+    }
+
+    /// The end of the thread, which comes when nobody has the journal any more: then an end that was asked for has left
+    /// nothing to look through. Waits no longer than a disk may take; for the first who asks.
+    pub(crate) fn ended(&self) -> impl Future<Output = ()> + use<> {
+        let ended = self.0.as_ref().and_then(|inner| {
+            let mut ended = inner.ended.lock().unwrap_or_else(PoisonError::into_inner);
+            ended.take()
+        });
+        async move {
+            if let Some(ended) = ended
+                && timeout(LONGEST_END, ended).await.is_err()
+            {
+                tracing::warn!("the audit ledger's thread still has to write; it is left behind");
+            }
+        }
     }
 
     /// For the relay of one life of a sink.

@@ -1,6 +1,6 @@
 //! The thread that writes: one job after the other, each until it is done.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
@@ -80,11 +80,17 @@ impl Writer {
 
     /// Writes until nobody has anything to write any more, or what cannot be written is to be left.
     pub(super) fn run(mut self, jobs: &Receiver<Job>) {
-        let mut committing = BTreeSet::new();
+        // Of each sink's last commit, the lines that are not in the ledger yet.
+        let mut committing: BTreeMap<String, usize> = BTreeMap::new();
         while let Ok(job) = jobs.recv() {
             let goes_on = match job {
                 Job::Open => self.persist(|book| book.ledger().open()),
-                Job::Write { port, entries } => self.write(&port, &entries),
+                Job::Write { port, entries } => {
+                    if let Some(lines) = committing.get_mut(&port.sink.name) {
+                        *lines = lines.saturating_sub(final_ones(&entries).count());
+                    }
+                    self.write(&port, &entries)
+                }
                 Job::Recover { sink, committed, done } => {
                     let committed = committed.as_deref();
                     let recovered = self.persist(|book| {
@@ -108,7 +114,7 @@ impl Writer {
                     if prepared {
                         port.has_prepared();
                     }
-                    committing.insert(sink.clone());
+                    committing.insert(sink.clone(), final_ones(&entries).count());
                     prepared
                 }
             };
@@ -116,18 +122,21 @@ impl Writer {
                 return;
             }
         }
-        // An end that was asked for leaves nothing to look through at the next start.
+        // An end that was asked for leaves nothing to look through at the next start. How another commit ended, that start sees.
         if let Some(book) = &self.book
             && book.ledger().sync().is_ok()
         {
-            for name in &committing {
+            for name in committing
+                .iter()
+                .filter_map(|(name, lines)| (*lines == 0).then_some(name))
+            {
                 let _ = PreparedFile::new(&book.path, name).remove();
             }
         }
     }
 
     fn write(&mut self, port: &PortState, entries: &[Entry]) -> bool {
-        let lines: Vec<&Entry> = entries.iter().filter(|entry| entry.outcome.is_final()).collect();
+        let lines: Vec<&Entry> = final_ones(entries).collect();
         let (sink, mut done) = (&port.sink, 0);
         // Before the lines: the sink has the events, and one that comes again with a line must be told.
         sink.keep();
@@ -174,6 +183,11 @@ impl Writer {
             wait = (wait * 2).min(LONGEST_RETRY);
         }
     }
+}
+
+/// Those that have a line in the ledger.
+fn final_ones(entries: &[Entry]) -> impl Iterator<Item = &Entry> {
+    entries.iter().filter(|entry| entry.outcome.is_final())
 }
 
 impl Drop for Writer {

@@ -89,6 +89,7 @@ pub async fn run(
     let journal = span.in_scope(|| Journal::start(&pipeline, &options.state_dir, &status));
     let branches = Branch::all(&pipeline, &status);
     let parts = PipelineParts::new(&pipeline, &branches, options.state_dir);
+    let journal_ended = journal.ended();
     let supervisor = Supervisor {
         parts: Arc::new(parts),
         pipeline,
@@ -101,6 +102,7 @@ pub async fn run(
     };
     let notifier = span.in_scope(|| Notifier::start(&supervisor.pipeline, &status));
     let result = supervisor.run().instrument(span.clone()).await;
+    journal_ended.instrument(span.clone()).await;
     if let Some(notifier) = notifier {
         notifier.close().instrument(span.clone()).await;
     }

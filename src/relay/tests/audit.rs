@@ -218,6 +218,39 @@ async fn a_commit_begins_when_its_lines_are_written_down_beside() {
 }
 
 #[tokio::test]
+async fn an_end_leaves_no_lines_beside_but_those_of_a_commit_that_nobody_knows_of() {
+    for is_known in [true, false] {
+        let committing = Script {
+            commits: true,
+            ..Script::default()
+        };
+        let audited = Audited::start(committing, |_| {});
+        audited.bench.give(batch(1..=2, None)).await;
+        let script = Arc::clone(&audited.bench.sink.0);
+        until(|| !script.lock().unwrap().committing.is_empty()).await;
+        if is_known {
+            (0..3).for_each(|seq| audited.bench.acks.acked(Seq(seq)));
+            audited.bench.acks.committed_through(Seq(2));
+            let status = Arc::clone(&audited.bench.status);
+            until(|| status.snapshot().totals.published == 2).await;
+        }
+        let beside = audited.path(".prepared.k");
+        assert!(beside.exists());
+        let ended = audited.journal.ended();
+        let Audited {
+            bench, folder, journal, ..
+        } = audited;
+        bench.relay.abort();
+        let _ = bench.relay.await;
+        drop(journal);
+        ended.await;
+        assert_eq!(beside.exists(), !is_known);
+        let lines = fs::read_to_string(folder.path().join("l.jsonl")).unwrap();
+        assert_eq!(lines.lines().count(), if is_known { 2 } else { 0 });
+    }
+}
+
+#[tokio::test]
 async fn what_is_committed_counts_though_its_sink_fails_before_its_lines_are_written() {
     let committing = Script {
         commits: true,
