@@ -27,7 +27,13 @@ spec:
 }
 
 fn check(relay: &Relay) -> Ended {
-    tailpost(["check".as_ref(), relay.pipeline_file().as_os_str()])
+    let (file, state_dir) = (relay.pipeline_file(), relay.state_dir());
+    tailpost([
+        "check".as_ref(),
+        file.as_os_str(),
+        "--state-dir".as_ref(),
+        state_dir.as_os_str(),
+    ])
 }
 
 /// Checks that `check` ends with this code and says this.
@@ -81,6 +87,30 @@ fn partitions_that_are_listed_by_name_are_published() {
         assert_eq!(values(&bed, 2), ["a", "b"], "{tables}");
         checked(&relay, 0, &["has what the pipeline lists"]);
     }
+}
+
+#[test]
+fn a_pattern_of_a_table_and_its_partitions_takes_rows_by_either_name() {
+    let bed = TestBed::new();
+    let mut app = bed.app();
+    app.batch_execute(PARTITIONED).unwrap();
+    let publish = format!("CREATE PUBLICATION {} FOR ALL TABLES", bed.publication);
+    bed.admin().batch_execute(&publish).unwrap();
+    let mut relay = outboxes(&bed, "'*.*'");
+    checked(&relay, 0, &["has what the pipeline lists"]);
+    relay.start();
+    relay.wait_ready();
+    app.batch_execute(ONE_EACH).unwrap();
+    relay.wait_settled(2);
+    let publish = format!(
+        "ALTER PUBLICATION {} SET (publish_via_partition_root = true)",
+        bed.publication
+    );
+    bed.admin().batch_execute(&publish).unwrap();
+    app.batch_execute("INSERT INTO o VALUES (2, 'c')").unwrap();
+    relay.wait_settled(3);
+    assert_eq!(values(&bed, 3), ["a", "b", "c"]);
+    checked(&relay, 0, &["has what the pipeline lists"]);
 }
 
 #[test]
@@ -157,15 +187,24 @@ fn a_table_that_is_not_there_is_refused_at_the_first_start_and_told_later() {
     relay.wait_settled(1);
     relay.sigterm();
     relay.wait_exit(DEADLINE);
-    // An old outbox that was given up keeps no other from going on.
-    app.batch_execute("DROP TABLE b").unwrap();
+    // An old outbox that was given up keeps no other from going on, and what it was written before is still read.
+    app.batch_execute("INSERT INTO b VALUES ('2'); ALTER TABLE b RENAME TO old; CREATE VIEW b AS SELECT * FROM old")
+        .unwrap();
+    checked(&relay, 0, &[r#""public"."b", which the pipeline lists, is a view"#]);
+    relay.start();
+    relay.wait_ready();
+    relay.wait_log(r#""public"."b", which the pipeline lists, is a view"#);
+    relay.wait_settled(1);
+    relay.sigterm();
+    relay.wait_exit(DEADLINE);
+    app.batch_execute("DROP VIEW b; DROP TABLE old").unwrap();
     checked(&relay, 0, &["no table matches `public.b`"]);
     relay.start();
     relay.wait_ready();
     relay.wait_log("no table matches `public.b`");
-    app.batch_execute("INSERT INTO a VALUES ('2')").unwrap();
+    app.batch_execute("INSERT INTO a VALUES ('3')").unwrap();
     relay.wait_settled(1);
-    assert_eq!(values(&bed, 2), ["1", "2"]);
+    assert_eq!(values(&bed, 3), ["1", "2", "3"]);
 }
 
 #[test]
@@ -190,14 +229,18 @@ fn tables_to_come_are_awaited_where_the_publication_will_have_them() {
 
 #[test]
 fn what_is_never_in_the_log_is_no_outbox() {
-    for (made, what) in [
-        ("CREATE UNLOGGED TABLE o (payload TEXT)", "an unlogged table"),
-        ("CREATE VIEW o AS SELECT 'a' AS payload", "a view"),
+    for (made, what, remedy) in [
+        (
+            "CREATE UNLOGGED TABLE o (payload TEXT)",
+            "an unlogged table",
+            "SET LOGGED",
+        ),
+        ("CREATE VIEW o AS SELECT 'a' AS payload", "a view", "in its place"),
     ] {
         let bed = TestBed::new();
         bed.app().batch_execute(made).unwrap();
         let mut relay = outboxes(&bed, "public.o");
-        checked(&relay, 1, &[what]);
+        checked(&relay, 1, &[what, remedy]);
         relay.start();
         relay.wait_halted(&[r#""public"."o""#, what, "never in the log"]);
     }

@@ -108,6 +108,12 @@ fn a_table_with_whole_old_rows_that_is_made_later_has_its_key_too() {
         .unwrap();
     app.batch_execute("DELETE FROM tlater").unwrap();
     relay.wait_settled(3);
+    // It is asked for over the connection that there is anyway: a role may be allowed no more.
+    let connections = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                       AND backend_type = 'client backend' AND usename = $1";
+    let role = bed.postgres.url.split(['/', ':']).nth(3).unwrap();
+    let count: i64 = bed.admin().query_one(connections, &[&role]).unwrap().get(0);
+    assert_eq!(count, 1, "{role}");
     let mut reader = bed.reader(&["events"]);
     let found: Vec<_> = reader
         .exactly(3)

@@ -56,6 +56,12 @@ pub(crate) fn preflight(pipeline: &Pipeline, state_dir: &Path) -> Option<Finding
     is_needed.then(|| place.look())
 }
 
+/// Whether the pipeline has no checkpoint yet. None: it is kept elsewhere.
+pub(crate) fn is_first_start(pipeline: &Pipeline, state_dir: &Path) -> Option<bool> {
+    let is_here = pipeline.checkpoint == Checkpoint::File;
+    is_here.then(|| !FileStore::path_in(state_dir, &pipeline.name).exists())
+}
+
 /// What was loaded of an operator's word, until it is told.
 #[derive(Debug, Default)]
 struct GapWord {

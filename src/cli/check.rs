@@ -49,7 +49,9 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
 
 async fn findings(pipeline: &config::Pipeline, state_dir: &Path) -> Vec<Finding> {
     let mut findings = match &pipeline.source {
-        config::Source::Postgres(postgres) => source::postgres::preflight(postgres).await,
+        config::Source::Postgres(postgres) => {
+            source::postgres::preflight(postgres, checkpoint::is_first_start(pipeline, state_dir)).await
+        }
         config::Source::Mysql(mysql) => source::mysql::preflight(mysql, &pipeline.name).await,
     };
     findings.extend(sink::preflight(pipeline).await);

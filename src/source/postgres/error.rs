@@ -90,9 +90,7 @@ pub enum PostgresError {
         slot: String,
         detail: String,
     },
-    #[error(
-        "publication `{publication}` does not publish {tables}, which the pipeline lists: {remedy}. What was written there before that is not in the stream"
-    )]
+    #[error("publication `{publication}` does not publish {tables}, which the pipeline lists: {remedy}")]
     PublicationLacksTables {
         publication: String,
         tables: String,
@@ -103,9 +101,13 @@ pub enum PostgresError {
     )]
     ListedTableMissing { pattern: String, publication: String },
     #[error(
-        "{table}, which the pipeline lists, is {what}: its rows are never in the log. Expected an ordinary table (ALTER TABLE {table} SET LOGGED makes one of an unlogged table)"
+        "{table}, which the pipeline lists, is {what}: its rows are never in the log. Expected an ordinary table: {remedy}"
     )]
-    NotLogged { table: String, what: String },
+    NotLogged {
+        table: String,
+        what: String,
+        remedy: String,
+    },
     #[error(
         "the role {what}, so it cannot make publication `{publication}`: grant that, or make the publication as an administrator before the first start"
     )]

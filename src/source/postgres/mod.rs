@@ -52,7 +52,6 @@ use crate::source::{LogChannel, Source, SourceError, SourceOptions};
 use crate::source::select::Selector;
 use assemble::Assembler;
 use monitor::{Monitor, Observed};
-use primary_key::PrimaryKeys;
 use session::Session;
 use stream::{Stream, StreamOptions};
 
@@ -98,6 +97,7 @@ impl PostgresSource {
             position,
             gap,
             log_end,
+            left_out,
         } = session;
         tracing::info!(
             server = endpoint.address(),
@@ -112,7 +112,7 @@ impl PostgresSource {
         }
         log.view.streaming();
         let (observed_sender, observed) = watch::channel(Observed::default());
-        let primary_keys = PrimaryKeys::new(self.config.dsn.clone(), endpoint.clone(), Arc::clone(&tls));
+        let (primary_keys, questions) = primary_key::channel();
         let monitor = Monitor {
             config: Arc::clone(&self.config),
             endpoint,
@@ -124,7 +124,7 @@ impl PostgresSource {
         let stop_monitor = CancellationToken::new();
         let watching = tokio::spawn(
             monitor
-                .run(control, observed_sender, stop_monitor.clone())
+                .run(control, observed_sender, questions, left_out, stop_monitor.clone())
                 .in_current_span(),
         );
         let options = StreamOptions {

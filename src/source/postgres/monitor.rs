@@ -1,9 +1,10 @@
 //! Watches the server beside the stream: how far its log reaches, how the slot stands, what the publication holds, and
-//! whether the server is shutting down.
+//! whether the server is shutting down. It answers what the stream asks the catalog, too.
 //!
 //! It has a connection of its own, whose end is a sign too: a fast shutdown ends ordinary connections with
 //! `admin_shutdown` before it waits for the replication ones.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::telemetry::status::{Kept, SourceView};
 use super::client::Endpoint;
 use super::control::{Control, Walsender};
 use super::error::PostgresError;
+use super::primary_key::{Question, Questions};
 use super::publication;
 use crate::source::select::Selector;
 
@@ -68,18 +70,25 @@ pub(super) struct Monitor {
 }
 
 impl Monitor {
-    /// Watches until cancelled, over lost connections.
-    pub(super) async fn run(self, control: Control, observed: watch::Sender<Observed>, stop: CancellationToken) {
+    /// Watches until cancelled, over lost connections. `warned` is what of the publication is told already.
+    pub(super) async fn run(
+        self,
+        control: Control,
+        observed: watch::Sender<Observed>,
+        questions: Questions,
+        mut warned: String,
+        stop: CancellationToken,
+    ) {
         let watching = async {
             let mut control = Some(control);
-            let mut warned = String::new();
+            let mut asked = Asked { questions, open: None };
             loop {
                 let connection = match control.take() {
                     Some(connection) => Ok(connection),
                     None => Control::connect(&self.config.dsn, &self.endpoint, &self.tls).await,
                 };
                 let ended = match connection {
-                    Ok(connection) => self.watch(connection, &observed, &mut warned).await,
+                    Ok(connection) => self.watch(connection, &observed, &mut asked, &mut warned).await,
                     Err(error) => {
                         if server_code(&error) == Some(SqlState::CANNOT_CONNECT_NOW.code()) {
                             observed.send_modify(|observed| observed.shutting_down = true);
@@ -102,6 +111,7 @@ impl Monitor {
         &self,
         mut control: Control,
         observed: &watch::Sender<Observed>,
+        asked: &mut Asked,
         warned: &mut String,
     ) -> PostgresError {
         let mut timer = interval(POLL);
@@ -117,6 +127,12 @@ impl Monitor {
                         return PostgresError::ShuttingDown;
                     }
                     return PostgresError::Closed;
+                }
+                question = asked.next() => {
+                    if let Err((question, error)) = question.put_to(&control).await {
+                        asked.open = Some(question);
+                        return error;
+                    }
                 }
                 _ = timer.tick() => {
                     if let Err(error) = self.poll(&control, observed, polls, warned).await {
@@ -175,6 +191,26 @@ impl Monitor {
             *warned = finding;
         }
         Ok(())
+    }
+}
+
+/// What the stream asks.
+struct Asked {
+    questions: Questions,
+    /// What a connection that failed did not answer.
+    open: Option<Question>,
+}
+
+impl Asked {
+    /// Never ends where nobody can ask any more. Cancel safe.
+    async fn next(&mut self) -> Question {
+        if let Some(question) = self.open.take() {
+            return question;
+        }
+        match self.questions.recv().await {
+            Some(question) => question,
+            None => pending().await,
+        }
     }
 }
 

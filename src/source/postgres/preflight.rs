@@ -21,7 +21,9 @@ use super::{OLDEST_VERSION, publication};
 use crate::source::select::Selector;
 
 /// Looks at everything that matters and changes nothing.
-pub async fn preflight(config: &config::Postgres) -> Vec<Finding> {
+///
+/// `first_start`: whether there is no checkpoint; None: that is not known.
+pub async fn preflight(config: &config::Postgres, first_start: Option<bool>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let tls = match tls::client_config(&config.dsn.ssl, tls::LIBPQ) {
         Ok(tls) => tls,
@@ -30,7 +32,7 @@ pub async fn preflight(config: &config::Postgres) -> Vec<Finding> {
     let endpoints = Endpoint::all(&config.dsn);
     let several = endpoints.len() > 1;
     for endpoint in endpoints {
-        match look(config, &endpoint, several, &tls, &mut findings).await {
+        match look(config, &endpoint, (several, first_start), &tls, &mut findings).await {
             Ok(()) => {}
             // With several servers one may be away, or not be the primary.
             Err(error) if several && error.recovery() == Recovery::Retry => {
@@ -51,7 +53,7 @@ pub async fn preflight(config: &config::Postgres) -> Vec<Finding> {
 async fn look(
     config: &config::Postgres,
     endpoint: &Endpoint,
-    several: bool,
+    (several, first_start): (bool, Option<bool>),
     tls: &Arc<ClientConfig>,
     findings: &mut Vec<Finding>,
 ) -> Result<(), PostgresError> {
@@ -111,12 +113,13 @@ async fn look(
         let text = format!("`on_update` has no effect: {reason}");
         findings.push(Finding::warning("publication", text));
     }
-    let is_first_start = control.slot(&config.slot).await?.is_none();
+    let is_first_start = first_start.unwrap_or(control.slot(&config.slot).await?.is_none());
     for gap in publication::look_for_gaps(&control, config, &selector).await? {
         findings.push(match gap {
-            Gap::Unlogged(error) => Finding::bad("tables", error_chain(&error)),
-            Gap::Missing(error) if is_first_start => Finding::bad("tables", error_chain(&error)),
-            Gap::Missing(error) | Gap::Awaited(error) => Finding::warning("tables", error_chain(&error)),
+            Gap::Unlogged(error) | Gap::Missing(error) if is_first_start => Finding::bad("tables", error_chain(&error)),
+            Gap::Unlogged(error) | Gap::Missing(error) | Gap::Awaited(error) => {
+                Finding::warning("tables", error_chain(&error))
+            }
         });
     }
     slot(&control, config, findings).await

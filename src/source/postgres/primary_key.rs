@@ -1,17 +1,14 @@
 //! The primary keys of tables whose replica identity is FULL: there the log has whole old rows, and does not say which
 //! columns tell rows apart.
 //!
-//! They are asked for when such a table is described, over a connection that is made for that and kept for a run of tables.
-//! The catalog says what they are now, the description how the table was: the two are held against each other.
+//! The stream asks when such a table is described, and whoever has a connection for questions answers. The catalog says what
+//! they are now, the description how the table was: the two are held against each other.
 
-use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
 
-use rustls::ClientConfig;
-
-use super::client::Endpoint;
-use super::control::Control;
+use super::control::{Control, column};
 use super::error::PostgresError;
-use crate::config::PostgresDsn;
+use crate::source::Recovery;
 
 /// What the catalog says of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,42 +19,48 @@ pub(super) enum PrimaryKey {
     Columns(Vec<String>),
 }
 
-/// Asks for them.
+/// Asks for them: the stream's side.
 #[derive(Debug)]
-pub(super) struct PrimaryKeys {
-    dsn: PostgresDsn,
-    endpoint: Endpoint,
-    tls: Arc<ClientConfig>,
-    control: Option<Control>,
+pub(super) struct PrimaryKeys(mpsc::Sender<Question>);
+
+/// What is asked: the other side.
+pub(super) type Questions = mpsc::Receiver<Question>;
+
+#[derive(Debug)]
+pub(super) struct Question {
+    relation: u32,
+    answer: oneshot::Sender<Result<PrimaryKey, PostgresError>>,
+}
+
+pub(super) fn channel() -> (PrimaryKeys, Questions) {
+    // The stream waits for an answer before it asks anew.
+    let (sender, questions) = mpsc::channel(1);
+    (PrimaryKeys(sender), questions)
 }
 
 impl PrimaryKeys {
-    pub(super) fn new(dsn: PostgresDsn, endpoint: Endpoint, tls: Arc<ClientConfig>) -> Self {
-        Self {
-            dsn,
-            endpoint,
-            tls,
-            control: None,
-        }
-    }
-
-    /// That of the table with this id. Cancel safe.
+    /// That of the table with this id.
     ///
     /// # Errors
-    /// The connection's, or the server's.
-    pub(super) async fn of(&mut self, relation: u32) -> Result<PrimaryKey, PostgresError> {
-        let control = match self.control.take() {
-            Some(control) => control,
-            None => Control::connect(&self.dsn, &self.endpoint, &self.tls).await?,
-        };
-        let key = ask(&control, relation).await?;
-        self.control = Some(control);
-        Ok(key)
+    /// The server's, where another try would be no better. Over a connection that fails it is asked again.
+    pub(super) async fn of(&self, relation: u32) -> Result<PrimaryKey, PostgresError> {
+        let (answer, answered) = oneshot::channel();
+        if self.0.send(Question { relation, answer }).await.is_err() {
+            return Err(PostgresError::Closed);
+        }
+        answered.await.unwrap_or(Err(PostgresError::Closed))
     }
+}
 
-    /// Lets go of the connection: nothing was asked for a while.
-    pub(super) fn rest(&mut self) {
-        self.control = None;
+impl Question {
+    /// Answers, unless the connection fails: then the question comes back with why.
+    pub(super) async fn put_to(self, control: &Control) -> Result<(), (Self, PostgresError)> {
+        match ask(control, self.relation).await {
+            Err(error) if error.recovery() == Recovery::Retry => return Err((self, error)),
+            // Who asked may have gone.
+            said => drop(self.answer.send(said)),
+        }
+        Ok(())
     }
 }
 
@@ -69,11 +72,8 @@ async fn ask(control: &Control, relation: u32) -> Result<PrimaryKey, PostgresErr
          LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) \
          WHERE c.oid = $1";
     let rows = control.rows(ACTION, sql, &[&relation]).await?;
-    let columns = rows.iter().map(|row| row.try_get::<_, Option<String>>(0));
-    let columns: Option<Vec<String>> = columns
-        .collect::<Result<_, _>>()
-        .map_err(|error| PostgresError::control(ACTION, error))?;
-    Ok(match columns {
+    let columns: Result<Option<Vec<String>>, _> = rows.iter().map(|row| column(row, 0, ACTION)).collect();
+    Ok(match columns? {
         Some(columns) if columns.is_empty() => PrimaryKey::Gone,
         Some(columns) => PrimaryKey::Columns(columns),
         None => PrimaryKey::None,

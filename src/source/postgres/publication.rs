@@ -9,7 +9,7 @@ use crate::config;
 use crate::config::NamePattern;
 use crate::source::select::Selector;
 
-use self::catalog::{Catalog, GENERATED_COLUMNS, PublicationFacts, Published, TableFacts, arrives_as};
+use self::catalog::{Catalog, GENERATED_COLUMNS, PublicationFacts, Published, TableFacts, UNLOGGED, arrives_as};
 use super::control::{Control, quote_identifier};
 use super::error::PostgresError;
 
@@ -17,22 +17,23 @@ use super::error::PostgresError;
 ///
 /// `again` says that this process was connected before. The publication comes before the slot: the server looks it up as
 /// of the log's place that it decodes, and does not find one that was made later.
+///
+/// Gives what it lacks or leaves out, which it has told.
 pub(super) async fn ensure(
     control: &Control,
     config: &config::Postgres,
     selector: &Selector,
     first_start: bool,
     again: bool,
-) -> Result<(), PostgresError> {
+) -> Result<String, PostgresError> {
     let name = &config.publication;
-    let publication = PublicationFacts::read(control, name).await?;
+    let mut publication = PublicationFacts::read(control, name).await?;
     let catalog = Catalog::read(control, selector).await?;
     // Who only looks on loses nothing.
     let begins = !again && !config.temporary;
     for gap in gaps(config, selector, &catalog, publication.as_ref()) {
         match gap {
-            Gap::Unlogged(error) if begins => return Err(error),
-            Gap::Missing(error) if begins && first_start => return Err(error),
+            Gap::Unlogged(error) | Gap::Missing(error) if begins && first_start => return Err(error),
             Gap::Unlogged(error) | Gap::Missing(error) | Gap::Awaited(error) => {
                 tracing::warn!(error = %error, "nothing is published for what the pipeline lists");
             }
@@ -56,21 +57,26 @@ pub(super) async fn ensure(
         if control.create_publication(name, &statement).await? {
             tracing::info!(publication = name, statement, "publication made");
         }
+        publication = PublicationFacts::read(control, name).await?;
     }
-    if let Some(reason) = sees_no_updates(control, config, selector).await? {
+    if let Some(reason) = publication
+        .as_ref()
+        .and_then(|publication| blindness(name, publication, selector))
+    {
         tracing::warn!(reason, "`on_update` has no effect");
     }
-    match compare(control, config, selector).await {
+    match compare_with(control, name, publication, selector, &catalog).await {
         Ok(left_out) => {
-            for what in left_out {
+            for what in &left_out {
                 tracing::warn!(publication = name, "the publication leaves out a part: {what}");
             }
-            Ok(())
+            Ok(left_out.join("; "))
         }
         // A table that came while the pipeline ran; the stream of the others goes on.
         Err(error @ PostgresError::PublicationLacksTables { .. }) if again => {
-            tracing::warn!(error = %error, "the publication no longer fits the pipeline");
-            Ok(())
+            let text = error.to_string();
+            tracing::warn!(error = text, "the publication no longer fits the pipeline");
+            Ok(text)
         }
         Err(error) => Err(error),
     }
@@ -106,9 +112,15 @@ fn gaps(
     let is_empty = selector.has_tables() && !selector.has_prefixes() && catalog.listed(selector).is_empty();
     let gap = |(pattern, unlogged): (&NamePattern, Option<&TableFacts>)| {
         if let Some(table) = unlogged.filter(|_| pattern.names_one()) {
+            let (name, what) = (table.quoted(), table.unlogged.clone().unwrap_or_default());
+            let remedy = match what == UNLOGGED {
+                true => format!("ALTER TABLE {name} SET LOGGED"),
+                false => "list the tables that are written to in its place".to_owned(),
+            };
             return Gap::Unlogged(PostgresError::NotLogged {
-                table: table.quoted(),
-                what: table.unlogged.clone().unwrap_or_default(),
+                table: name,
+                what,
+                remedy,
             });
         }
         let error = PostgresError::ListedTableMissing {
@@ -132,10 +144,21 @@ pub(super) async fn compare(
     config: &config::Postgres,
     selector: &Selector,
 ) -> Result<Vec<String>, PostgresError> {
-    let name = &config.publication;
-    let Some(publication) = PublicationFacts::read(control, name).await? else {
+    let publication = PublicationFacts::read(control, &config.publication).await?;
+    let catalog = Catalog::read(control, selector).await?;
+    compare_with(control, &config.publication, publication, selector, &catalog).await
+}
+
+async fn compare_with(
+    control: &Control,
+    name: &str,
+    publication: Option<PublicationFacts>,
+    selector: &Selector,
+    catalog: &Catalog,
+) -> Result<Vec<String>, PostgresError> {
+    let Some(publication) = publication else {
         return Err(PostgresError::PublicationMissing {
-            publication: name.clone(),
+            publication: name.to_owned(),
             remedy: "it was dropped while in use; rows written since then are lost to this slot".to_owned(),
         });
     };
@@ -144,24 +167,23 @@ pub(super) async fn compare(
     }
     if !publication.inserts {
         return Err(PostgresError::PublicationLacksInserts {
-            publication: name.clone(),
+            publication: name.to_owned(),
             remedy: set_publish(name, &publication, &["insert"]),
         });
     }
-    let catalog = Catalog::read(control, selector).await?;
     let published = Published::read(control, name).await?;
     let listed = catalog.listed(selector);
     let is_published = |table: &TableFacts| published.iter().find(|found| found.is(&table.schema, &table.name));
     let missing: Vec<TableFacts> = listed
         .iter()
-        .filter(|table| is_published(table).is_none())
+        .filter(|table| is_published(table).is_none() && !catalog.arrives_in_parts(table, &published, selector))
         .cloned()
         .collect();
     if !missing.is_empty() {
         return Err(PostgresError::PublicationLacksTables {
-            publication: name.clone(),
+            publication: name.to_owned(),
             tables: names(&missing),
-            remedy: remedy(name, &publication, &missing, &catalog, &published),
+            remedy: remedy(name, &publication, &missing, catalog, &published),
         });
     }
     let mut left_out = Vec::new();
@@ -201,7 +223,7 @@ fn remedy(
             continue;
         }
         asks_root |= table.partitioned && !publication.via_root;
-        if !publication.all_tables && !catalog.has_published_parts(table, published) {
+        if !publication.all_tables && catalog.published_parts(table, published).next().is_none() {
             added.push(table.clone());
         }
     }
@@ -212,7 +234,13 @@ fn remedy(
     if asks_root {
         steps.push(format!("{alter} SET (publish_via_partition_root = true)"));
     }
-    steps.join("; ")
+    let is_lost = asks_root || !added.is_empty();
+    let lost = if is_lost {
+        ". What was written there before that is not in the stream"
+    } else {
+        ""
+    };
+    steps.join("; ") + lost
 }
 
 /// Which operations on ordinary tables do not arrive.
@@ -251,16 +279,18 @@ pub(super) async fn sees_no_updates(
     config: &config::Postgres,
     selector: &Selector,
 ) -> Result<Option<String>, PostgresError> {
-    let name = &config.publication;
-    let publication = PublicationFacts::read(control, name).await?;
-    let blind = publication.filter(|publication| selector.sees_updates() && !publication.updates);
-    Ok(blind.map(|publication| {
+    let publication = PublicationFacts::read(control, &config.publication).await?;
+    Ok(publication.and_then(|publication| blindness(&config.publication, &publication, selector)))
+}
+
+fn blindness(name: &str, publication: &PublicationFacts, selector: &Selector) -> Option<String> {
+    (selector.sees_updates() && !publication.updates).then(|| {
         format!(
             "publication `{name}` does not publish UPDATE: once each of its tables has a primary key or another replica \
              identity, {}",
-            set_publish(name, &publication, &["update"])
+            set_publish(name, publication, &["update"])
         )
-    }))
+    })
 }
 
 pub(super) async fn exists(control: &Control, config: &config::Postgres) -> Result<bool, PostgresError> {

@@ -43,8 +43,18 @@ pub(super) struct Session {
     pub(super) position: PostgresPosition,
     /// What the operator let pass.
     pub(super) gap: Option<String>,
+    /// What the publication leaves out, as it was told.
+    pub(super) left_out: String,
     /// End of the log when the stream was started.
     pub(super) log_end: Lsn,
+}
+
+/// A stream that was started.
+struct Settled {
+    link: Link,
+    position: PostgresPosition,
+    gap: Option<String>,
+    left_out: String,
 }
 
 /// Tries the DSN's servers in order; the first that takes part is used.
@@ -155,7 +165,12 @@ impl Opening<'_> {
         // Another instance may have saved a place beyond what was the log's end before we held the slot.
         reached.server.log_end = reached.control.log_end().await?;
         match self.settle(&reached, replication, from.as_ref()).await {
-            Ok((link, position, gap)) => Ok(Session {
+            Ok(Settled {
+                link,
+                position,
+                gap,
+                left_out,
+            }) => Ok(Session {
                 log_end: reached.control.log_end().await?,
                 control: reached.control,
                 link,
@@ -164,6 +179,7 @@ impl Opening<'_> {
                 database: reached.database,
                 position,
                 gap,
+                left_out,
             }),
             // It was asked where to begin before anything was held.
             Err(error) if lock_first && !can_be_held && log.may_be_overtaken() && error.may_be_overtaken() => {
@@ -228,13 +244,13 @@ impl Opening<'_> {
         reached: &Reached<'_>,
         replication: Replication,
         from: Option<&PostgresPosition>,
-    ) -> Result<(Link, PostgresPosition, Option<String>), PostgresError> {
+    ) -> Result<Settled, PostgresError> {
         let (config, word) = (self.config, self.options.word);
         let Reached {
             control, server, slot, ..
         } = reached;
         let first_start = from.is_none() || word != OperatorWord::Nothing;
-        publication::ensure(control, config, self.selector, first_start, self.options.again).await?;
+        let left_out = publication::ensure(control, config, self.selector, first_start, self.options.again).await?;
         let (link, position, gap) = match plan(from, server, slot.as_ref(), self.wanted(reached))? {
             Plan::Resume { position, gap } => {
                 let link = match replication {
@@ -281,7 +297,12 @@ impl Opening<'_> {
         };
         let set_aside =
             || (word == OperatorWord::FromSlot).then(|| "--from-slot: the checkpoint is set aside".to_owned());
-        Ok((link, position, gap.or_else(set_aside)))
+        Ok(Settled {
+            link,
+            position,
+            gap: gap.or_else(set_aside),
+            left_out,
+        })
     }
 
     fn wanted<'w>(&'w self, reached: &'w Reached<'_>) -> Wanted<'w> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Buf;
 use tokio::sync::watch;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep};
 
 use crate::failpoint;
 use crate::pause::until;
@@ -31,6 +31,8 @@ use super::wire::ReplicationMessage;
 /// The server sends a keep-alive at half its `wal_sender_timeout`; after this silence it is asked, and after three times
 /// this it is taken for dead unless it shows itself alive elsewhere.
 const SILENCE: Duration = Duration::from_secs(10);
+/// A question to the catalog that takes longer is told of.
+const LONG_QUESTION: Duration = Duration::from_secs(5);
 /// How long a batch may wait for room while the slot is about to be lost.
 const ENDANGERED_PATIENCE: Duration = Duration::from_secs(5);
 /// Frames that are no data: errors and notices.
@@ -139,7 +141,7 @@ impl Stream {
             }
             let more = parsed?;
             if let Some(relation) = self.assembler.unidentified() {
-                match self.identify(relation, log).await? {
+                match self.identify(relation, log, &mut observed).await? {
                     ControlFlow::Continue(()) => continue,
                     ControlFlow::Break(end) => break end,
                 }
@@ -173,14 +175,31 @@ impl Stream {
     }
 
     /// Asks for a table's primary key, and answers the server meanwhile.
-    async fn identify(&mut self, relation: u32, log: &mut LogChannel) -> Result<ControlFlow<End>, PostgresError> {
+    async fn identify(
+        &mut self,
+        relation: u32,
+        log: &mut LogChannel,
+        observed: &mut watch::Receiver<Observed>,
+    ) -> Result<ControlFlow<End>, PostgresError> {
         let asking = self.primary_keys.of(relation);
         tokio::pin!(asking);
+        let long = sleep(LONG_QUESTION);
+        tokio::pin!(long);
+        let mut is_told = false;
         let key = loop {
             tokio::select! {
                 biased; // a stop ends the question, whose table will be described again; then the answer
                 () = log.stop.cancelled() => return Ok(ControlFlow::Break(End::Stopped)),
                 key = &mut asking => break key?,
+                Ok(()) = observed.changed() => leave_if_shutting_down(observed)?,
+                () = &mut long, if !is_told => {
+                    is_told = true;
+                    tracing::warn!(
+                        relation,
+                        "waits for the catalog to say the primary key of a table with REPLICA IDENTITY FULL: the connection for questions \
+                         was lost, and is made anew"
+                    );
+                }
                 _ = self.status_timer.tick() => {
                     let received = self.assembler.base().max(self.confirmed);
                     self.link.send_status(received, self.confirmed, false).await?;
@@ -276,7 +295,6 @@ impl Stream {
         log: &LogChannel,
         options: &StreamOptions,
     ) -> Result<(), PostgresError> {
-        self.primary_keys.rest();
         let silence = self.link.silence();
         if silence >= SILENCE * 3 && !observed.borrow().shows_alive(self.link.pid()) {
             return Err(PostgresError::Silent { silence });

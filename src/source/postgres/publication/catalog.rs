@@ -11,6 +11,9 @@ const PARTS_OF_TABLES: u32 = 150_000;
 /// From this version on a publication can have stored generated columns.
 pub(super) const GENERATED_COLUMNS: u32 = 180_000;
 
+/// What a table without log is called.
+pub(super) const UNLOGGED: &str = "an unlogged table";
+
 /// A publication, as `pg_publication` has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PublicationFacts {
@@ -169,7 +172,7 @@ impl Catalog {
                    CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident ELSE false END {whole}), \
                    pg_has_role(c.relowner, 'USAGE'), \
                    CASE WHEN c.relkind = 'v' THEN 'a view' WHEN c.relkind = 'm' THEN 'a materialized view' \
-                   WHEN c.relkind = 'f' THEN 'a foreign table' WHEN c.relpersistence = 'u' THEN 'an unlogged table' END, \
+                   WHEN c.relkind = 'f' THEN 'a foreign table' WHEN c.relpersistence = 'u' THEN '{UNLOGGED}' END, \
                    coalesce(above.schemas, '{{}}'), coalesce(above.names, '{{}}') \
                    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
                    LEFT JOIN LATERAL (SELECT array_agg(an.nspname::text ORDER BY a.step) AS schemas, \
@@ -225,18 +228,24 @@ impl Catalog {
         unmatched.collect()
     }
 
-    /// Whether rows of a partitioned table arrive under the names of its partitions.
-    pub(super) fn has_published_parts(&self, of: &TableFacts, published: &[Published]) -> bool {
-        self.tables.iter().any(|table| {
-            let is_part = table
-                .ancestors
-                .iter()
-                .any(|(schema, name)| *schema == of.schema && *name == of.name);
-            is_part
-                && published
-                    .iter()
-                    .any(|published| published.is(&table.schema, &table.name))
+    /// The partitions of a table under whose names its rows arrive.
+    pub(super) fn published_parts<'s>(
+        &'s self,
+        of: &'s TableFacts,
+        published: &'s [Published],
+    ) -> impl Iterator<Item = &'s TableFacts> {
+        self.tables.iter().filter(|table| {
+            let mut above = table.ancestors.iter();
+            let mut published = published.iter();
+            above.any(|(schema, name)| *schema == of.schema && *name == of.name)
+                && published.any(|published| published.is(&table.schema, &table.name))
         })
+    }
+
+    /// Whether patterns name all the partitions under whose names a table's rows arrive, as `*.*` does.
+    pub(super) fn arrives_in_parts(&self, table: &TableFacts, published: &[Published], selector: &Selector) -> bool {
+        let mut parts = self.published_parts(table, published).peekable();
+        parts.peek().is_some() && parts.all(|part| selector.table(&part.schema, &part.name).is_some())
     }
 }
 

@@ -9,10 +9,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::config::{PostgresDsn, PrefixPattern};
+use crate::config::PrefixPattern;
 use crate::event::Change;
 use crate::position::PostgresPosition;
-use crate::source::postgres::client::{Endpoint, Started};
+use crate::source::postgres::client::Started;
+use crate::source::postgres::primary_key;
 use crate::source::select::Selector;
 use crate::source::transport::Transport;
 use crate::source::{BatchSender, LogBatch};
@@ -43,13 +44,6 @@ fn connected() -> (TcpStream, TcpStream) {
     (ours(near), ours(far))
 }
 
-fn nobody_to_ask() -> PrimaryKeys {
-    let dsn = PostgresDsn::parse("host=127.0.0.1 port=1 sslmode=disable").unwrap();
-    let tls = crate::tls::client_config(&dsn.ssl, crate::tls::LIBPQ).unwrap();
-    let endpoint = Endpoint::all(&dsn).remove(0);
-    PrimaryKeys::new(dsn, endpoint, tls)
-}
-
 fn start(room: usize) -> Peer {
     let (client, server) = connected();
     let position = PostgresPosition {
@@ -78,7 +72,7 @@ fn start(room: usize) -> Peer {
         view: SourceView::new(std::sync::Arc::clone(&status)),
     };
     let assembler = Assembler::new("d", selector, position);
-    let stream = Stream::new(Link::new(started), assembler, nobody_to_ask(), LIMIT);
+    let stream = Stream::new(Link::new(started), assembler, primary_key::channel().0, LIMIT);
     let stream = tokio::spawn(async move {
         let options = StreamOptions {
             slot: "s".to_owned(),
