@@ -12,7 +12,7 @@ use super::error::MysqlError;
 use super::lock::Lock;
 use super::server::{Flavor, LogGtids, ServerFacts};
 use super::session::{is_whole, register};
-use super::tables::SYSTEM_SCHEMAS;
+use super::tables::{SYSTEM_SCHEMAS, TABLE_TYPES};
 
 /// Looks at everything that matters and changes nothing.
 pub async fn preflight(config: &config::Mysql, pipeline: &str) -> Vec<Finding> {
@@ -258,7 +258,7 @@ async fn tables(client: &mut Client, config: &config::Mysql, findings: &mut Vec<
     let statement = format!(
         "SELECT TABLE_SCHEMA, TABLE_NAME, COALESCE(ENGINE, ''), COALESCE((SELECT GROUP_CONCAT(COLUMN_NAME) FROM \
          information_schema.COLUMNS c WHERE c.TABLE_SCHEMA = t.TABLE_SCHEMA AND c.TABLE_NAME = t.TABLE_NAME AND \
-         EXTRA LIKE '%auto_increment%'), '') FROM information_schema.TABLES t WHERE TABLE_TYPE = 'BASE TABLE' AND \
+         EXTRA LIKE '%auto_increment%'), '') FROM information_schema.TABLES t WHERE TABLE_TYPE IN ({TABLE_TYPES}) AND \
          TABLE_SCHEMA NOT IN ({system}) ORDER BY TABLE_SCHEMA, TABLE_NAME"
     );
     let rows = client.query("list the tables", &statement).await?;

@@ -7,7 +7,7 @@ use super::endpoint::Endpoint;
 use super::error::MysqlError;
 use super::rows::{DescribedColumn, DescribedTable};
 use super::server::quote;
-use super::tables::SYSTEM_SCHEMAS;
+use super::tables::{SYSTEM_SCHEMAS, TABLE_TYPES};
 use crate::source::select::Selector;
 
 /// Describes `schema.table` over a connection of its own. None: it is not there, or hidden by the user's rights.
@@ -51,7 +51,7 @@ pub(super) async fn unmatched(client: &mut Client, selector: &Selector) -> Resul
     let system = SYSTEM_SCHEMAS.map(quote).join(", ");
     let statement = format!(
         "SELECT TABLE_SCHEMA, TABLE_NAME FROM information_schema.TABLES \
-         WHERE TABLE_TYPE = 'BASE TABLE' AND TABLE_SCHEMA NOT IN ({system})"
+         WHERE TABLE_TYPE IN ({TABLE_TYPES}) AND TABLE_SCHEMA NOT IN ({system})"
     );
     let rows = client.query("list the tables", &statement).await?;
     let tables = rows.into_iter().filter_map(|row| {

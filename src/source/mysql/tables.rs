@@ -19,6 +19,9 @@ use super::statement::TableName;
 const KEPT: usize = 512;
 pub(super) const SYSTEM_SCHEMAS: [&str; 4] = ["mysql", "sys", "information_schema", "performance_schema"];
 
+/// `TABLE_TYPE` of those whose rows are in the log: MariaDB calls a table that keeps its history by a name of its own.
+pub(super) const TABLE_TYPES: &str = "'BASE TABLE', 'SYSTEM VERSIONED'";
+
 /// Which tables the log has described.
 #[derive(Debug)]
 pub(super) struct Tables {
