@@ -145,6 +145,62 @@ fn differences_of_json_documents_halt_an_ordinary_table_and_are_no_matter_to_an_
     assert_eq!(reader.exactly(3)[2].value_text(), Some("\"behind\""));
 }
 
+/// Such a connection's other UPDATEs are logged as the same kind of event, with whole rows.
+#[test]
+fn only_differences_of_documents_are_unreadable_where_the_log_may_have_them() {
+    let bed = bed(Db::Mysql);
+    bed.admin()
+        .run(
+            r#"CREATE TABLE plain (id INT PRIMARY KEY, v VARCHAR(20));
+               CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20), first JSON, document JSON);
+               INSERT INTO plain VALUES (1, 'a');
+               INSERT INTO t VALUES (1, 'a', NULL, JSON_OBJECT('z', 0, 'x', REPEAT('x', 20))), (2, 'b', '[]', NULL);
+               SET SESSION binlog_row_value_options = 'PARTIAL_JSON';
+               UPDATE plain SET v = 'no document';
+               UPDATE t SET v = 'another column' ORDER BY id;
+               UPDATE t SET first = '[1]', document = JSON_OBJECT('z', id, 'y', REPEAT('y', 20)) WHERE id = 1;
+               UPDATE t SET v = 'a part', document = JSON_SET(document, '$.z', 3) ORDER BY id;
+               UPDATE t SET v = 'behind' WHERE id = 1;
+               SET SESSION binlog_row_image = 'MINIMAL';
+               UPDATE t SET first = '[2]' WHERE id = 1;
+               UPDATE t SET document = '{"z": 4}' WHERE id = 2"#,
+        )
+        .unwrap();
+    let mut relay = bed.relay(TABLES);
+    let line = relay.fails();
+    for text in [
+        "PARTIAL_JSON",
+        "`document`",
+        &format!("`{}.t`", bed.name),
+        "--accept-gap",
+    ] {
+        assert!(line.contains(text), "`{text}` is not in {line}");
+    }
+    relay.start_with(&["--accept-gap"]);
+    relay.wait_settled(5);
+    assert_eq!(relay.skipped("invalid"), 1);
+    relay.sigterm();
+    assert_eq!(relay.wait_exit(DEADLINE), 0);
+    let mut reader = bed.reader(&["events"]);
+    let values = envelopes(reader.exactly(11));
+    let updated: Vec<Value> = values[3..].iter().map(|value| value["after"].clone()).collect();
+    let [x, y] = ["x", "y"].map(|letter| letter.repeat(20));
+    assert_eq!(
+        updated,
+        [
+            json!({"id": 1, "v": "no document"}),
+            json!({"id": 1, "v": "another column", "first": null, "document": {"x": x, "z": 0}}),
+            json!({"id": 2, "v": "another column", "first": [], "document": null}),
+            json!({"id": 1, "v": "another column", "first": [1], "document": {"y": y, "z": 1}}),
+            // Of the statement's first row the log has a difference alone.
+            json!({"id": 2, "v": "a part", "first": [], "document": null}),
+            json!({"id": 1, "v": "behind", "first": [1], "document": {"y": y, "z": 3}}),
+            json!({"id": 1, "first": [2]}),
+            json!({"id": 2, "document": {"z": 4}}),
+        ]
+    );
+}
+
 /// With `binlog_format = MIXED` a statement is logged as rows only where it could do something else another time.
 fn what_stands_before_a_halt_is_sent_once_over_any_number_of_starts(db: Db) {
     let bed = bed(db);

@@ -187,10 +187,11 @@ pub enum MysqlError {
         place: BinlogPlace,
     },
     #[error(
-        "update of `{table}` in transaction {transaction}, at {place}, holds differences of JSON documents, not the whole ones: a connection of the application, or the server, has PARTIAL_JSON in binlog_row_value_options; unset it. What the rows are now must be sent by hand; then start once with --accept-gap, which passes over it and its like up to the binlog's end at that start"
+        "update of `{table}` in transaction {transaction}, at {place}, changed a part of the JSON document `{column}`, and the binlog has that part alone: a connection of the application, or the server, has PARTIAL_JSON in binlog_row_value_options; unset it. What such rows are now must be sent by hand; then start once with --accept-gap, which passes over it and its like up to the binlog's end at that start"
     )]
     PartialUpdate {
         table: String,
+        column: String,
         place: BinlogPlace,
         transaction: String,
     },

@@ -167,7 +167,7 @@ fn format(config: &config::Mysql, facts: &ServerFacts, findings: &mut Vec<Findin
         ),
     });
     if setting("binlog_row_value_options").contains("PARTIAL_JSON") {
-        let text = "PARTIAL_JSON: an UPDATE of a JSON column in an ordinary table halts the pipeline; SET GLOBAL binlog_row_value_options = ''";
+        let text = "PARTIAL_JSON: an UPDATE that changes a part of a JSON document in an ordinary table (JSON_SET, JSON_REPLACE, JSON_REMOVE) halts the pipeline; SET GLOBAL binlog_row_value_options = ''";
         findings.push(if config.tables.is_empty() {
             Finding::warning("binlog_row_value_options", text)
         } else {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::binlog::{EventKind, RowsEvent, RowsHead, RowsKind};
 use super::super::error::MysqlError;
 use super::super::group::Group;
-use super::super::rows::{GuessedColumn, RowError, Rows, TablePlan, count_rows};
+use super::super::rows::{GuessedColumn, RowError, RowPair, Rows, count_rows};
 use super::super::statement::{Statement, TableName, Verb};
 use super::super::tables::{Missing, PlanFailure};
 use super::{Assembler, UnknownTable, Waiting};
@@ -124,9 +124,6 @@ impl Assembler {
                 None => self.tell_of_rows(group, &name, count, operation, plan.table()),
             };
         }
-        if rows.head.kind == RowsKind::PartialUpdate {
-            return self.partial_update(group, &name, &plan, &rows);
-        }
         let walk = Rows::new(&plan, rows.head.kind, rows.body);
         let mut walk = walk.map_err(|source| self.unreadable(group, &name, source))?;
         let ahead = walk.skip_rows(group.rows_done_ahead(&name));
@@ -134,7 +131,14 @@ impl Assembler {
         group.count(&name, ahead);
         self.held.pass_over(ahead);
         let mut index = u32::try_from(ahead).unwrap_or(u32::MAX);
+        let mut differences = 0_u64;
         for row in walk {
+            if self.is_difference(group, &name, &row)? {
+                differences += 1;
+                group.count(&name, 1);
+                self.held.skip(SkipReason::Invalid, 1);
+                continue;
+            }
             let row = row.map_err(|source| self.unreadable(group, &name, source))?;
             if selection == Selection::Outbox && self.is_incomplete(plan.table(), row.after.as_ref())? {
                 group.count(&name, 1);
@@ -154,6 +158,15 @@ impl Assembler {
             };
             self.push(group, &name, selection, index, change)?;
             index = index.saturating_add(1);
+        }
+        if differences > 0 {
+            tracing::warn!(
+                table = %name,
+                transaction = %group.id,
+                place = %self.place,
+                rows = differences,
+                "updates of which the log has differences of JSON documents, not the whole ones, were passed over, as the operator accepted"
+            );
         }
         Ok(())
     }
@@ -180,31 +193,18 @@ impl Assembler {
         Ok(true)
     }
 
-    /// Updates whose new rows cannot be made of what the log holds.
-    fn partial_update(
-        &mut self,
-        group: &mut Group,
-        name: &Arc<str>,
-        plan: &TablePlan,
-        rows: &RowsEvent,
-    ) -> Result<(), MysqlError> {
-        let count = count_rows(plan, rows.head.kind, &rows.body);
-        let count = count.map_err(|source| self.unreadable(group, name, source))?;
-        if group.rows_done_ahead(name) >= count {
-            self.skip_rows(group, name, count, SkipReason::Invalid);
-            return Ok(());
-        }
-        let error = MysqlError::PartialUpdate {
-            table: name.to_string(),
-            place: self.place.clone(),
-            transaction: group.id.to_string(),
+    /// Whether the row holds a difference that no whole row can be made of, and is passed over.
+    ///
+    /// # Errors
+    /// The operator did not accept that.
+    fn is_difference(&self, group: &Group, name: &str, row: &Result<RowPair, RowError>) -> Result<bool, MysqlError> {
+        let Err(source @ RowError::Difference { .. }) = row else {
+            return Ok(false);
         };
-        if !self.is_accepted() {
-            return Err(error);
+        if self.is_accepted() {
+            return Ok(true);
         }
-        tracing::warn!(error = %error, rows = count, "passed over, as the operator accepted");
-        self.skip_rows(group, name, count, SkipReason::Invalid);
-        Ok(())
+        Err(self.unreadable(group, name, source.clone()))
     }
 
     /// Says which columns are read as bytes, since nobody knows any more what they were. Once for each description in
@@ -457,6 +457,14 @@ impl Assembler {
     }
 
     fn unreadable(&self, group: &Group, table: &str, source: RowError) -> MysqlError {
+        if let RowError::Difference { column, .. } = source {
+            return MysqlError::PartialUpdate {
+                table: table.to_owned(),
+                column,
+                transaction: group.id.to_string(),
+                place: self.place.clone(),
+            };
+        }
         MysqlError::Row {
             table: table.to_owned(),
             transaction: group.id.to_string(),

@@ -102,6 +102,11 @@ impl Content {
 }
 
 impl CellPlan {
+    /// MySQL's own JSON; MariaDB's is text.
+    pub(super) fn is_document(self) -> bool {
+        matches!(self.reading, Reading::Printed(TextFormat::Json))
+    }
+
     /// Cuts the cell out of a row.
     pub(super) fn take<'b>(self, reader: &mut Reader<'b>) -> Result<&'b [u8], ReadError> {
         match self.width {

@@ -53,7 +53,7 @@ pub(crate) use described::{DescribedColumn, DescribedTable};
 pub(super) use jsonb::render as render_json;
 pub(crate) use plan::TablePlan;
 pub(crate) use table_map::{Flavor, GuessedColumn, GuessedTable, TableMap};
-pub(crate) use walk::{Rows, count_rows};
+pub(crate) use walk::{RowPair, Rows, count_rows};
 
 #[cfg(test)]
 mod golden;

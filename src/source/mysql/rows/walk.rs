@@ -13,7 +13,7 @@ use bytes::Bytes;
 use super::cell::{CellError, Printer};
 use super::plan::TablePlan;
 use super::reader::{ReadError, Reader, bit};
-use crate::row::{ColumnKind, Row, Value};
+use crate::row::{Row, Value};
 use crate::source::mysql::RowsKind;
 
 /// A changed row: only an UPDATE has both sides.
@@ -28,8 +28,9 @@ pub(crate) struct RowPair {
 pub enum RowError {
     #[error("rows of `{table}` have {found} columns, expected {expected} as in its table map")]
     ColumnCount { table: String, found: u64, expected: usize },
-    #[error("update of `{table}` holds differences of JSON documents, expected whole ones")]
-    PartialUpdate { table: String },
+    /// Differences are not applied to old documents. The rows behind this one can be read.
+    #[error("update of `{table}` holds a difference of the JSON document `{column}`, expected the whole one")]
+    Difference { table: String, column: String },
     #[error("rows of `{table}` hold no column, but {found} bytes")]
     BareRows { table: String, found: usize },
     #[error("read rows event of `{table}`")]
@@ -50,7 +51,8 @@ pub enum RowError {
     },
 }
 
-/// The rows of an event, in the event's order. After an error in a cell the next row follows, after any other nothing.
+/// The rows of an event, in the event's order. After an error in a cell, or a difference, the next row follows, after any
+/// other error nothing.
 pub(crate) struct Rows<'p> {
     walk: Walk<'p>,
     body: Bytes,
@@ -77,16 +79,42 @@ struct Image {
     null_bytes: usize,
 }
 
+/// Documents of a new row of which the log may hold only how they differ from those of the old one
+/// (`binlog_row_value_options`).
+#[derive(Clone, Copy)]
+struct Differences<'r> {
+    /// A bit for each JSON column of the table; empty: none is a difference.
+    documents: &'r [u8],
+    before: Option<&'r Row>,
+}
+
+impl Differences<'_> {
+    const NONE: Self = Self {
+        documents: &[],
+        before: None,
+    };
+
+    /// The document whose difference is empty: that of the old row. None: there was no document that could stay.
+    fn unchanged(self, index: usize) -> Option<Value> {
+        let Some(before) = self.before else {
+            // The old row cannot be read, which is told of first.
+            return Some(Value::Unchanged);
+        };
+        match before.values.get(index)? {
+            Value::Null => None,
+            Value::Absent => Some(Value::Unchanged),
+            document => Some(document.clone()),
+        }
+    }
+}
+
 impl<'p> Rows<'p> {
     /// `body` is what follows the event's post-header (table id, flags, and since version 2 the extra data): it begins
     /// with the column count.
     ///
     /// # Errors
-    /// The event is not of this plan's table, its rows can't be told apart, or it holds differences of documents.
+    /// The event is not of this plan's table, or its rows can't be told apart.
     pub(crate) fn new(plan: &'p TablePlan, kind: RowsKind, body: Bytes) -> Result<Self, RowError> {
-        if kind == RowsKind::PartialUpdate {
-            return Err(RowError::PartialUpdate { table: full_name(plan) });
-        }
         let (walk, at) = Walk::new(plan, kind, &body)?;
         let printer = Printer::new(plan, body.clone());
         Ok(Self {
@@ -121,8 +149,7 @@ impl<'p> Rows<'p> {
     }
 }
 
-/// Counts an event's rows without reading their values, also where they hold differences of documents. `body` is as for
-/// [`Rows::new`].
+/// Counts an event's rows without reading their values. `body` is as for [`Rows::new`].
 ///
 /// # Errors
 /// As [`Rows::new`], or a row is cut.
@@ -147,7 +174,7 @@ impl Iterator for Rows<'_> {
         }
         let pair = self.walk.pair(&mut reader, &mut self.printer);
         self.at = match &pair {
-            Ok(_) | Err(RowError::Cell { .. }) => self.body.len() - reader.rest().len(),
+            Ok(_) | Err(RowError::Cell { .. } | RowError::Difference { .. }) => self.body.len() - reader.rest().len(),
             Err(_) => self.body.len(),
         };
         Some(pair)
@@ -205,11 +232,20 @@ impl<'p> Walk<'p> {
 
     fn pair(&self, reader: &mut Reader<'_>, printer: &mut Printer<'_>) -> Result<RowPair, RowError> {
         // Both sides are walked before an error in a cell of either is given, so that the next row's start is known.
-        let mut side = |image: &Option<Image>| match image {
-            Some(image) => self.row(image, reader, printer).map(|row| row.map(Some)),
-            None => Ok(Ok(None)),
+        let before = match &self.before {
+            Some(image) => self.row(image, Differences::NONE, reader, printer)?.map(Some),
+            None => Ok(None),
         };
-        let (before, after) = (side(&self.before)?, side(&self.after)?);
+        let after = match &self.after {
+            Some(image) => {
+                let differences = Differences {
+                    documents: self.value_options(reader)?,
+                    before: before.as_ref().ok().and_then(Option::as_ref),
+                };
+                self.row(image, differences, reader, printer)?.map(Some)
+            }
+            None => Ok(None),
+        };
         Ok(RowPair {
             before: before?,
             after: after?,
@@ -220,6 +256,7 @@ impl<'p> Walk<'p> {
     fn row(
         &self,
         image: &Image,
+        differences: Differences<'_>,
         reader: &mut Reader<'_>,
         printer: &mut Printer<'_>,
     ) -> Result<Result<Row, RowError>, RowError> {
@@ -227,8 +264,10 @@ impl<'p> Walk<'p> {
             .take("bitmap of NULLs", image.null_bytes)
             .map_err(|source| self.in_event(source))?;
         let mut values = Vec::with_capacity(self.plan.cells().len());
-        let (mut present_count, mut fault) = (0, None);
+        let (mut present_count, mut document_count, mut fault) = (0, 0, None);
         for (index, cell) in self.plan.cells().iter().enumerate() {
+            let is_difference = cell.is_document() && bit(differences.documents, document_count);
+            document_count += usize::from(cell.is_document());
             if !bit(&image.present, index) {
                 values.push(Value::Absent);
                 continue;
@@ -243,18 +282,21 @@ impl<'p> Walk<'p> {
             if fault.is_some() {
                 continue;
             }
-            match printer.value(*cell, raw) {
+            let value = if is_difference {
+                let unchanged = differences.unchanged(index).filter(|_| raw.is_empty());
+                unchanged.ok_or_else(|| self.difference(index))
+            } else {
+                let value = printer.value(*cell, raw);
+                value.map_err(|source| self.cell_error(index, source))
+            };
+            match value {
                 Ok(value) => values.push(value),
-                Err(source) => fault = Some((index, source)),
+                Err(error) => fault = Some(error),
             }
         }
         Ok(match fault {
             None => Ok(Row { values }),
-            Some((index, source)) => Err(RowError::Cell {
-                table: full_name(self.plan),
-                column: self.column_name(index),
-                source,
-            }),
+            Some(error) => Err(error),
         })
     }
 
@@ -264,25 +306,26 @@ impl<'p> Walk<'p> {
             self.pass_side(before, reader)?;
         }
         if let Some(after) = &self.after {
-            if self.has_value_options {
-                self.pass_value_options(reader)
-                    .map_err(|source| self.in_event(source))?;
-            }
+            self.value_options(reader)?;
             self.pass_side(after, reader)?;
         }
         Ok(())
     }
 
-    /// Which documents are differences: a bit for each JSON column of the table, if any is. A difference has a length before
-    /// it as a document has.
-    fn pass_value_options(&self, reader: &mut Reader<'_>) -> Result<(), ReadError> {
+    /// Which documents of the new row behind it are differences: a bit for each JSON column of the table, or nothing where
+    /// all are whole. A difference has a length before it as a document has.
+    fn value_options<'b>(&self, reader: &mut Reader<'b>) -> Result<&'b [u8], RowError> {
         const PARTIAL_JSON_UPDATES: u64 = 1;
-        if reader.lenenc("value options")? & PARTIAL_JSON_UPDATES != 0 {
-            let columns = self.plan.table().columns.iter();
-            let documents = columns.filter(|column| column.kind == ColumnKind::Json).count();
-            reader.take("bitmap of differences", documents.div_ceil(8))?;
+        if !self.has_value_options {
+            return Ok(&[]);
         }
-        Ok(())
+        let options = reader.lenenc("value options");
+        if options.map_err(|source| self.in_event(source))? & PARTIAL_JSON_UPDATES == 0 {
+            return Ok(&[]);
+        }
+        let documents = self.plan.cells().iter().filter(|cell| cell.is_document()).count();
+        let differences = reader.take("bitmap of differences", documents.div_ceil(8));
+        differences.map_err(|source| self.in_event(source))
     }
 
     fn pass_side(&self, image: &Image, reader: &mut Reader<'_>) -> Result<(), RowError> {
@@ -312,6 +355,21 @@ impl<'p> Walk<'p> {
             table: full_name(self.plan),
             column: self.column_name(index),
             source,
+        }
+    }
+
+    fn cell_error(&self, index: usize, source: CellError) -> RowError {
+        RowError::Cell {
+            table: full_name(self.plan),
+            column: self.column_name(index),
+            source,
+        }
+    }
+
+    fn difference(&self, index: usize) -> RowError {
+        RowError::Difference {
+            table: full_name(self.plan),
+            column: self.column_name(index),
         }
     }
 
