@@ -417,7 +417,6 @@ fn a_column_that_is_gone_is_bytes_and_says_so_and_the_others_stay() {
 fn a_key_whose_form_nobody_knows_any_more_halts() {
     for (change, behind) in [
         ("ALTER TABLE t RENAME COLUMN id TO ident", "INSERT INTO t VALUES"),
-        ("RENAME TABLE t TO moved", "INSERT INTO moved VALUES"),
         ("ALTER TABLE t MODIFY id VARCHAR(36)", "INSERT INTO t VALUES"),
     ] {
         let bed = bed(Db::Mariadb);
@@ -448,6 +447,110 @@ fn a_key_whose_form_nobody_knows_any_more_halts() {
         );
         assert!(keys(records)[1].unwrap().contains(SECOND), "{change}");
     }
+}
+
+/// No later row of it can have another form: nothing is gained by a halt, which no change of the database ends.
+#[test]
+fn a_key_of_a_table_that_is_gone_is_bytes_and_says_so() {
+    for change in ["DROP TABLE t", "RENAME TABLE t TO moved"] {
+        let bed = bed(Db::Mariadb);
+        run(
+            &bed,
+            &format!(
+                "CREATE TABLE t (id BINARY(16) PRIMARY KEY, n INT);
+                 INSERT INTO t VALUES (X'{}', 1);
+                 {change}",
+                FIRST.replace('-', "")
+            ),
+        );
+        let mut relay = bed.relay(TABLES);
+        catch_up(&mut relay);
+        let mut reader = bed.reader(&["events"]);
+        let key = r#"{"id":"\\x123e4567e89b12d3a456426655440000"}"#;
+        assert_eq!(keys(reader.exactly(1)), [Some(key)], "{change}");
+        let log = relay.log();
+        let told = log
+            .lines()
+            .find(|line| line.contains("the table is not in the database any more"));
+        let told = told.unwrap_or_else(|| panic!("{change}: {log}"));
+        for text in [format!("{}.t", bed.name), "column=\"id\" key=true".to_owned()] {
+            assert!(told.contains(&text), "`{text}` is not in {told}");
+        }
+    }
+}
+
+/// A table that the user may not see is not gone.
+#[test]
+fn a_key_of_a_table_that_is_hidden_halts_until_it_is_shown() {
+    let bed = bed(Db::Mariadb);
+    let user = format!("u{}", &bed.name[1..]);
+    let mut admin = bed.admin();
+    admin
+        .run(&format!(
+            "CREATE USER '{user}'@'%' IDENTIFIED BY 'hidden-pw';
+             GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO '{user}'@'%'"
+        ))
+        .unwrap();
+    run(
+        &bed,
+        &format!("CREATE TABLE t (id UUID PRIMARY KEY); INSERT INTO t VALUES ('{FIRST}')"),
+    );
+    let dsn = bed
+        .database
+        .mysql
+        .url
+        .replace("tailpost:tailpost-pw", &format!("{user}:hidden-pw"))
+        .replace(&format!("/{}", bed.name), "/");
+    let pipeline = only("t").replace("<source>", &format!("id: src1, dsn: '{dsn}', start: <start>"));
+    let mut relay = bed.relay(&pipeline);
+    let line = relay.fails();
+    for text in ["column `id`", &format!("`{}.t`", bed.name), "GRANT SELECT"] {
+        assert!(line.contains(text), "`{text}` is not in {line}");
+    }
+    admin.run(&format!("GRANT SELECT ON t TO '{user}'@'%'")).unwrap();
+    catch_up(&mut relay);
+    admin.run(&format!("DROP USER '{user}'@'%'")).unwrap();
+    let mut reader = bed.reader(&["events"]);
+    let key = format!(r#"{{"id":"{FIRST}"}}"#);
+    assert_eq!(keys(reader.exactly(1)), [Some(key.as_str())]);
+}
+
+/// To the log the column is as before.
+#[test]
+fn a_key_that_becomes_another_type_of_its_width_halts_once_and_other_columns_are_told_of() {
+    let bed = bed(Db::Mariadb);
+    run(&bed, "CREATE TABLE t (id UUID PRIMARY KEY, other UUID)");
+    let mut live = bed.relay(&only("t"));
+    live.expect_error("key column `id`");
+    live.start();
+    live.wait_ready();
+    run(&bed, &format!("INSERT INTO t VALUES ('{FIRST}', '{FIRST}')"));
+    live.wait_published(1);
+    run(
+        &bed,
+        &format!("ALTER TABLE t MODIFY other BINARY(16); INSERT INTO t VALUES ('{SECOND}', X'01')"),
+    );
+    live.wait_published(2);
+    let told = live.wait_log("the column has another type in the database");
+    for text in [&format!("{}.t", bed.name), "column=\"other\"", "uuid", "binary(16)"] {
+        assert!(told.contains(text), "`{text}` is not in {told}");
+    }
+    run(
+        &bed,
+        "ALTER TABLE t MODIFY id BINARY(16); INSERT INTO t VALUES (X'01', X'02')",
+    );
+    assert_eq!(live.wait_exit(DEADLINE), 1);
+    let log = live.log();
+    for text in ["key column `id`", "`binary(16)`", "`uuid`", "start again"] {
+        assert!(log.contains(text), "`{text}` is not in {log}");
+    }
+    catch_up(&mut live);
+    let mut reader = bed.reader(&["events"]);
+    let expected = [FIRST, SECOND, "\\\\x01000000000000000000000000000000"].map(|id| format!(r#"{{"id":"{id}"}}"#));
+    assert_eq!(
+        keys(reader.exactly(3)),
+        expected.each_ref().map(|key| Some(key.as_str()))
+    );
 }
 
 fn a_listed_table_that_is_not_there_is_told_of(db: Db) {

@@ -35,8 +35,8 @@ use super::binlog::{
 use super::error::MysqlError;
 use super::group::Group;
 use super::held::{Held, kept_bytes};
-use super::rows::{DescribedTable, Flavor};
-use super::tables::Tables;
+use super::rows::Flavor;
+use super::tables::{Answer, Tables};
 use super::xa::PreparedTransactions;
 
 pub(super) const MAX_PREPARED_BYTES: usize = 256 << 20;
@@ -242,11 +242,11 @@ impl Assembler {
     }
 
     /// Takes what information_schema says, and the rows that waited for it.
-    pub(super) fn describe(&mut self, table: Option<DescribedTable>) -> Result<(), MysqlError> {
+    pub(super) fn describe(&mut self, answer: Answer) -> Result<(), MysqlError> {
         let Some(Waiting { table: unknown, rows }) = self.waiting.take() else {
             return Ok(());
         };
-        self.tables.describe_from_schema(unknown.id, table);
+        self.tables.describe_from_schema(unknown.id, answer);
         self.rows(rows)
     }
 

@@ -196,12 +196,22 @@ pub enum MysqlError {
         transaction: String,
     },
     #[error(
-        "key column `{column}` of `{table}` at {place} is not in the database any more as it was when the row was written, which alone knows whether its {bytes} bytes are a UUID, an INET4, an INET6 or BINARY: the record's key could change its form. Remedy: give table and column their name and type back until tailpost has read up to their change; or start once with --accept-gap, which publishes it and its like as bytes, `\\x…`, up to the binlog's end at that start"
+        "key column `{column}` of `{table}` at {place} is not in the database any more as it was when the row was written, or the DSN's user may not see it; the database alone knows whether its {bytes} bytes are a UUID, an INET4, an INET6 or BINARY: the record's key could change its form. Remedy: GRANT SELECT on the table, if that is missing; else give the column its name and type back until tailpost has read up to their change; or start once with --accept-gap, which publishes it and its like as bytes, `\\x…`, up to the binlog's end at that start"
     )]
     KeyForm {
         table: String,
         column: String,
         bytes: u16,
+        place: BinlogPlace,
+    },
+    #[error(
+        "key column `{column}` of `{table}` at {place} is `{now}` in the database, and was `{before}` when it was last read: the record's key changes its form. Remedy: where rows from before that change may still be unread, give the column its type back until tailpost has read up to it; then, or if the new form is meant from here on, start again: the column is read as it is in the database then"
+    )]
+    KeyRetyped {
+        table: String,
+        column: String,
+        before: String,
+        now: String,
         place: BinlogPlace,
     },
     #[error(

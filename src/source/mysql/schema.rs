@@ -7,16 +7,16 @@ use super::endpoint::Endpoint;
 use super::error::MysqlError;
 use super::rows::{DescribedColumn, DescribedTable};
 use super::server::quote;
-use super::tables::{SYSTEM_SCHEMAS, TABLE_TYPES};
+use super::tables::{Answer, SYSTEM_SCHEMAS, TABLE_TYPES};
 use crate::source::select::Selector;
 
-/// Describes `schema.table` over a connection of its own. None: it is not there, or hidden by the user's rights.
+/// Describes `schema.table` over a connection of its own.
 ///
 /// # Errors
 /// The connection's, or the server's.
-pub(super) async fn describe(endpoint: &Endpoint, table: &str) -> Result<Option<DescribedTable>, MysqlError> {
+pub(super) async fn describe(endpoint: &Endpoint, table: &str) -> Result<Answer, MysqlError> {
     let Some((schema, name)) = table.split_once('.') else {
-        return Ok(None);
+        return Ok(Answer::Gone);
     };
     let statement = format!(
         "SELECT COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME, COLUMN_KEY = 'PRI' FROM information_schema.COLUMNS \
@@ -40,7 +40,24 @@ pub(super) async fn describe(endpoint: &Endpoint, table: &str) -> Result<Option<
             })
         })
         .collect();
-    Ok((!columns.is_empty()).then_some(DescribedTable { columns }))
+    if !columns.is_empty() {
+        return Ok(Answer::Table(DescribedTable { columns }));
+    }
+    // A table that is gone looks there as one that the user may not see. A question to itself is refused for its lack, or for
+    // that of a right.
+    let statement = format!("SELECT 1 FROM {}.{} LIMIT 0", quote_name(schema), quote_name(name));
+    match client.query("ask whether a table is there", &statement).await {
+        Err(MysqlError::Server { source, .. }) if NOT_THERE.contains(&source.code) => Ok(Answer::Gone),
+        Ok(_) | Err(MysqlError::Server { .. }) => Ok(Answer::Hidden),
+        Err(error) => Err(error),
+    }
+}
+
+/// `ER_BAD_DB_ERROR`, `ER_NO_SUCH_TABLE`
+const NOT_THERE: [u16; 2] = [1049, 1146];
+
+fn quote_name(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
 }
 
 /// The patterns without wildcards for which there is no table, as far as the user can see.

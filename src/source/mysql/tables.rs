@@ -12,7 +12,7 @@ use crate::event::{Operation, Selection};
 use crate::skip::SkipReason;
 use crate::source::select::Selector;
 
-use super::rows::{DescribedTable, Flavor, GuessedTable, PlanError, TableMap, TableMapError, TablePlan};
+use super::rows::{DescribedTable, Flavor, GuessedTable, PlanError, RetypedColumn, TableMap, TableMapError, TablePlan};
 use super::statement::TableName;
 
 /// Ids are given anew whenever the server opens a table again; this many are kept.
@@ -30,6 +30,18 @@ pub(super) struct Tables {
     /// The server does not tell upper case from lower in names (`lower_case_table_names`), and keeps them in lower case.
     fold_names: bool,
     by_id: HashMap<u64, Described>,
+    /// What information_schema said last of a table by whose description rows were read, by name.
+    known: HashMap<Arc<str>, DescribedTable>,
+}
+
+/// What information_schema says of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Answer {
+    Table(DescribedTable),
+    /// It is not there any more.
+    Gone,
+    /// The user may not see it, and nobody knows whether it is there.
+    Hidden,
 }
 
 /// A table as the log described it.
@@ -41,10 +53,12 @@ pub(super) struct Described {
     pub(super) name: Arc<str>,
     /// None: nothing of ours.
     pub(super) selection: Option<Selection>,
-    /// What information_schema said of it, where the log does not say enough; None inside: it is not there any more.
+    /// What information_schema said of it, where the log does not say enough.
     /// Belongs to the id, which a table gets anew when it is altered: its new columns can look the same in a log that
     /// does not name them.
-    from_schema: Option<Option<DescribedTable>>,
+    from_schema: Option<Answer>,
+    /// What is taken for true where that does not fit.
+    guessed: Option<DescribedTable>,
     /// Made when rows are to be read.
     plan: Option<Arc<TablePlan>>,
 }
@@ -54,8 +68,12 @@ pub(super) struct Described {
 pub(super) enum Missing {
     /// The log does not say what is needed: information_schema must be asked.
     Description,
-    /// The table is another one by now, or gone, and what some of its columns were can only be guessed.
+    /// The table is another one by now, and what some of its columns were can only be guessed.
     Guess(GuessedTable),
+    /// The same of a table that is gone.
+    GuessOfGone(GuessedTable),
+    /// Columns have another type now than when they were last asked for; which of the two a row has, nobody knows.
+    Retyped(Vec<RetypedColumn>),
     Failed(PlanFailure),
 }
 
@@ -73,6 +91,7 @@ impl Tables {
             flavor: Flavor::MySql,
             fold_names,
             by_id: HashMap::new(),
+            known: HashMap::new(),
         }
     }
 
@@ -86,6 +105,9 @@ impl Tables {
     pub(super) fn make_room(&mut self) {
         if self.by_id.len() >= KEPT {
             self.by_id.clear();
+        }
+        if self.known.len() >= KEPT {
+            self.known.clear();
         }
     }
 
@@ -124,6 +146,7 @@ impl Tables {
             name,
             selection,
             from_schema: None,
+            guessed: None,
             plan: None,
         };
         self.by_id.insert(id, described);
@@ -147,25 +170,59 @@ impl Tables {
         if described.from_schema.is_none() && map.needs_description() {
             return Err(Missing::Description);
         }
-        let planned = match TablePlan::new(&map, described.from_schema.as_ref().and_then(Option::as_ref)) {
-            Err(error) => {
-                let guessed = map.guessed(described.from_schema.as_ref().and_then(Option::as_ref));
+        let known = self.known.get(&described.name);
+        let now = match &described.from_schema {
+            Some(Answer::Table(table)) => Some(table),
+            // As it was when it was asked for last.
+            Some(Answer::Gone) => known,
+            _ => None,
+        };
+        let planned = match (
+            TablePlan::new(&map, described.guessed.as_ref().or(now)),
+            &described.guessed,
+        ) {
+            (Err(error), None) => {
+                let guessed = map.guessed(now);
                 match TablePlan::new(&map, Some(&guessed.table)) {
-                    Ok(_) if !guessed.columns.is_empty() => return Err(Missing::Guess(guessed)),
-                    guessed => guessed.map_err(|_| error),
+                    Ok(_) if guessed.columns.is_empty() => Err(error),
+                    Ok(_) if described.from_schema == Some(Answer::Gone) => return Err(Missing::GuessOfGone(guessed)),
+                    Ok(_) => return Err(Missing::Guess(guessed)),
+                    Err(_) => Err(error),
                 }
             }
-            planned => planned,
+            (planned, _) => planned,
         };
         let plan = Arc::new(planned.map_err(|error| Missing::Failed(PlanFailure::Plan(Box::new(error))))?);
+        if let (None, Some(now)) = (&described.guessed, now) {
+            let retyped = known.map(|known| map.retyped(plan.table(), known, now));
+            if let Some(retyped) = retyped.filter(|retyped| !retyped.is_empty()) {
+                return Err(Missing::Retyped(retyped));
+            }
+            self.known.insert(Arc::clone(&described.name), now.clone());
+        }
         described.plan = Some(Arc::clone(&plan));
         Ok(plan)
     }
 
-    /// Takes what information_schema says of a table, or what was guessed.
-    pub(super) fn describe_from_schema(&mut self, id: u64, table: Option<DescribedTable>) {
+    /// Takes what information_schema says of a table.
+    pub(super) fn describe_from_schema(&mut self, id: u64, answer: Answer) {
         if let Some(described) = self.by_id.get_mut(&id) {
-            described.from_schema = Some(table);
+            described.from_schema = Some(answer);
         }
     }
+
+    /// Takes a guess for true.
+    pub(super) fn guess(&mut self, id: u64, table: DescribedTable) {
+        if let Some(described) = self.by_id.get_mut(&id) {
+            described.guessed = Some(table);
+        }
+    }
+
+    /// Takes what information_schema says of a table for true, whatever it said before.
+    pub(super) fn forget_known(&mut self, table: &str) {
+        self.known.remove(table);
+    }
 }
+
+#[cfg(test)]
+mod tests;

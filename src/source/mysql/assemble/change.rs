@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::binlog::{EventKind, RowsEvent, RowsHead, RowsKind};
 use super::super::error::MysqlError;
 use super::super::group::Group;
-use super::super::rows::{GuessedColumn, RowError, RowPair, Rows, count_rows};
+use super::super::rows::{GuessedColumn, RetypedColumn, RowError, RowPair, Rows, count_rows};
 use super::super::statement::{Statement, TableName, Verb};
 use super::super::tables::{Missing, PlanFailure};
 use super::{Assembler, UnknownTable, Waiting};
@@ -106,8 +106,17 @@ impl Assembler {
             }
             Err(Missing::Guess(guessed)) => {
                 self.guess(selection, &name, &guessed.columns)?;
-                self.tables
-                    .describe_from_schema(rows.head.table_id, Some(guessed.table));
+                self.tables.guess(rows.head.table_id, guessed.table);
+                return self.rows_of(group, rows);
+            }
+            Err(Missing::GuessOfGone(guessed)) => {
+                self.guess_of_gone(&name, &guessed.columns);
+                self.tables.guess(rows.head.table_id, guessed.table);
+                return self.rows_of(group, rows);
+            }
+            Err(Missing::Retyped(columns)) => {
+                self.retype(selection, &name, &columns)?;
+                self.tables.forget_known(&name);
                 return self.rows_of(group, rows);
             }
             Err(Missing::Failed(failure)) => return Err(self.unplanned(&name, failure)),
@@ -228,7 +237,48 @@ impl Assembler {
                 table = %table,
                 column = column.name,
                 place = %self.place,
-                "the database does not have the column any more as it was when rows were written: its values are published as bytes, be they those of a UUID, INET4 or INET6"
+                "the database does not have the column any more as it was when rows were written, or hides it from the DSN's user: its values are published as bytes, be they those of a UUID, INET4 or INET6"
+            );
+        }
+        Ok(())
+    }
+
+    /// Says which columns of a table that is gone are read as bytes. No later row of it can have them in another form.
+    fn guess_of_gone(&self, table: &Arc<str>, columns: &[GuessedColumn]) {
+        for column in columns {
+            tracing::warn!(
+                table = %table,
+                column = column.name,
+                key = column.key,
+                place = %self.place,
+                "the table is not in the database any more: the column's values are published as bytes, in a record's key too (`\\x…`), be they those of a UUID, INET4 or INET6"
+            );
+        }
+    }
+
+    /// Says which columns are read in another form from here on.
+    ///
+    /// # Errors
+    /// As [`Self::guess`].
+    fn retype(&self, selection: Selection, table: &Arc<str>, columns: &[RetypedColumn]) -> Result<(), MysqlError> {
+        for column in columns {
+            let is_key = column.key && selection == Selection::Table;
+            if is_key && !self.is_accepted() {
+                return Err(MysqlError::KeyRetyped {
+                    table: table.to_string(),
+                    column: column.name.clone(),
+                    before: column.before.clone(),
+                    now: column.now.clone(),
+                    place: self.place.clone(),
+                });
+            }
+            tracing::warn!(
+                table = %table,
+                column = column.name,
+                before = column.before,
+                now = column.now,
+                place = %self.place,
+                "the column has another type in the database than it had before: its values are published as the new one's, be they from before its change"
             );
         }
         Ok(())

@@ -52,7 +52,7 @@ pub(crate) use described::{DescribedColumn, DescribedTable};
 #[cfg(feature = "bench")]
 pub(super) use jsonb::render as render_json;
 pub(crate) use plan::TablePlan;
-pub(crate) use table_map::{Flavor, GuessedColumn, GuessedTable, TableMap};
+pub(crate) use table_map::{Flavor, GuessedColumn, GuessedTable, RetypedColumn, TableMap};
 pub(crate) use walk::{RowPair, Rows, count_rows};
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::column_type::{ColumnType, TypeError};
 use super::described::{DescribedColumn, DescribedTable};
 use super::optional_metadata::{self, MetadataError};
 use super::reader::{ReadError, Reader};
+use crate::row::Table;
 
 /// Whose table map it is, which the map itself does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +59,17 @@ pub(super) struct MapColumn {
     pub(super) strings: Option<Vec<Bytes>>,
     /// Part of the primary key, whole or by a prefix.
     pub(super) key: bool,
+}
+
+/// A column of bytes that the database describes as another type than it did before, of the same width.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RetypedColumn {
+    pub(crate) name: String,
+    /// `COLUMN_TYPE`
+    pub(crate) before: String,
+    pub(crate) now: String,
+    /// Part of the primary key.
+    pub(crate) key: bool,
 }
 
 /// A description of which some was guessed.
@@ -195,6 +207,23 @@ impl TableMap {
             }
         }
         guessed
+    }
+
+    /// The fixed bytes that the two descriptions read in different ways. `table` is of this map.
+    pub(crate) fn retyped(&self, table: &Table, before: &DescribedTable, now: &DescribedTable) -> Vec<RetypedColumn> {
+        let columns = self.columns.iter().zip(&table.columns);
+        let hidden = columns.filter(|(mapped, _)| self.hides_type(mapped) && mapped.kind.is_string());
+        let retyped = hidden.filter_map(|(_, column)| {
+            let named = |table: &DescribedTable| table.columns.iter().find(|it| it.name == column.name).cloned();
+            let (before, now) = (named(before)?, named(now)?);
+            (before.type_text().hidden_type() != now.type_text().hidden_type()).then(|| RetypedColumn {
+                name: column.name.clone(),
+                before: before.column_type,
+                now: now.column_type,
+                key: column.key,
+            })
+        });
+        retyped.collect()
     }
 
     /// Whether sign, charset or strings are missing that cells need.
