@@ -48,6 +48,9 @@ pub(super) async fn describe(endpoint: &Endpoint, table: &str) -> Result<Answer,
     let statement = format!("SELECT 1 FROM {}.{} LIMIT 0", quote_name(schema), quote_name(name));
     match client.query("ask whether a table is there", &statement).await {
         Err(MysqlError::Server { source, .. }) if NOT_THERE.contains(&source.code) => Ok(Answer::Gone),
+        Err(MysqlError::Server { source, .. }) if source.heals() => {
+            Err(MysqlError::server("ask whether a table is there", *source))
+        }
         Ok(_) | Err(MysqlError::Server { .. }) => Ok(Answer::Hidden),
         Err(error) => Err(error),
     }
