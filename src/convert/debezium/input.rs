@@ -34,6 +34,15 @@ pub enum InputError {
     Properties(#[source] java_properties::PropertiesError),
     #[error("expected a connector's JSON, with its options at the top or under `config`")]
     NoObject,
+    #[error(
+        "option `{option}`: its expressions `${{...}}` name each other over more than {levels} levels, or come to more than {bytes} \
+         bytes: expected fewer, and no property that names itself"
+    )]
+    Expressions {
+        option: String,
+        levels: usize,
+        bytes: usize,
+    },
     #[error("option `{option}`: expected text, a number, true or false")]
     NotScalar { option: String },
     #[error(
@@ -69,7 +78,7 @@ pub(super) fn read(text: &str) -> Result<Input, InputError> {
     for (name, value) in &properties {
         match is_server {
             true => {
-                let value = expressions::connect_value(value, &properties);
+                let value = expressions::connect_value(name, value, &properties)?;
                 settings.insert(server_name(name), name, &value);
             }
             false => settings.insert(connect_name(name), name, value),
