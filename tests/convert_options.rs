@@ -293,7 +293,8 @@ fn placeholders_are_variables_and_defaults_of_passwords_stay_behind() {
 #[test]
 fn what_validate_would_refuse_is_never_said_to_be_taken_over() {
     let refused = [
-        ("transforms.outbox.route.topic.regex", "(.*+)x"),
+        ("transforms.outbox.route.topic.regex", "(?<routedByValue>.*+)x"),
+        ("transforms.outbox.route.topic.regex", "(?<routedByValue>(?=a).*)"),
         ("transforms.outbox.route.topic.replacement", "a b.${routedByValue}"),
         ("slot.name", "Bad-Slot Name"),
     ];

@@ -16,6 +16,7 @@ mod connection;
 mod converters;
 mod expressions;
 mod input;
+mod java;
 mod known;
 mod names;
 mod others;

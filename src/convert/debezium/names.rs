@@ -5,6 +5,7 @@
 
 use regex_syntax::hir::{Class, Dot, Hir, HirKind, Look};
 
+use super::java;
 use crate::config::PrefixPattern;
 
 /// An expression that stands for more names than this is meant as one.
@@ -63,23 +64,9 @@ pub(super) fn expressions(list: &str) -> Vec<String> {
     parts.filter(|part| !part.is_empty()).collect()
 }
 
-/// Java's expressions in the syntax of the crate `regex`: the same but for quotations.
-pub(super) fn translated(expression: &str) -> String {
-    let mut out = String::with_capacity(expression.len());
-    let mut rest = expression;
-    while let Some((before, quotation)) = rest.split_once(r"\Q") {
-        out.push_str(before);
-        let (quoted, after) = quotation.split_once(r"\E").unwrap_or((quotation, ""));
-        out.push_str(&regex::escape(quoted));
-        rest = after;
-    }
-    out.push_str(rest);
-    out
-}
-
 /// Whether the whole of a text matches. None: the expression is none of the crate `regex`.
 pub(super) fn matches(expression: &str, text: &str) -> Option<bool> {
-    let regex = regex::Regex::new(&format!(r"\A(?:{})\z", translated(expression))).ok()?;
+    let regex = regex::Regex::new(&format!(r"\A(?:{})\z", java::translated(expression)?)).ok()?;
     Some(regex.is_match(text))
 }
 
@@ -156,7 +143,7 @@ pub(super) fn part_intersection(one: &str, other: &str) -> Result<Option<String>
 fn texts(expression: &str) -> Option<Vec<String>> {
     // Any case is meant anyway.
     let expression = expression.trim_start_matches("(?i)");
-    expand(&regex_syntax::parse(&translated(expression)).ok()?)
+    expand(&regex_syntax::parse(&java::translated(expression)?).ok()?)
 }
 
 /// Everything that an expression stands for, with the marks above.

@@ -2,7 +2,7 @@
 
 use super::Database;
 use super::converters::{Formats, KeyFormat, PayloadFormat};
-use super::names;
+use super::java;
 use super::others::TRACE_COLUMN;
 use super::placed::{Placements, placements, set_json, set_placed};
 use super::settings::Given;
@@ -80,7 +80,7 @@ fn route(work: &mut Work, router: &mut Transform) -> Mapping {
     put(work, &mut route, &path, "by", Node::text(column), &by);
     let regex = setting(router, "route.topic.regex", "(?<routedByValue>.*)");
     let replacement = setting(router, "route.topic.replacement", "outbox.event.${routedByValue}");
-    let expression = names::translated(&regex.value);
+    let expression = java::translated(&regex.value);
     // The expression stands for the value of any variable in the topic.
     let groups = replacement_of(&without_placeholders(&replacement.value));
     match Template::parse(&groups) {
@@ -89,7 +89,11 @@ fn route(work: &mut Work, router: &mut Transform) -> Mapping {
             format!("{error}: write the topic into {path}.replacement, with the expression's groups as `${{name}}`"),
         ),
         Ok(template) => {
-            if let Err(error) = Rewrite::new(&expression, &template) {
+            let refused = match &expression {
+                Some(expression) => Rewrite::new(expression, &template).err().map(|error| error.to_string()),
+                None => Some("a possessive quantifier would repeat what it stands behind here".to_owned()),
+            };
+            if let Some(error) = refused {
                 let option = if regex.is_given {
                     &regex.option
                 } else {
@@ -106,7 +110,10 @@ fn route(work: &mut Work, router: &mut Transform) -> Mapping {
         }
     }
     let ours = work.template(&replacement.given(), replacement_of);
-    put(work, &mut route, &path, "regex", Node::text(expression), &regex);
+    // Without it the file is none, until a person writes one.
+    if let Some(expression) = expression {
+        put(work, &mut route, &path, "regex", Node::text(expression), &regex);
+    }
     put(work, &mut route, &path, "replacement", Node::text(ours), &replacement);
     if regex.is_given {
         work.different(
