@@ -1,9 +1,24 @@
 //! What two pipeline files say differently, whatever their comments, order and quotes.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_yaml::Value;
+
+use crate::config::dsn::written_settings;
 
 /// Keys whose values can hold secrets.
 const SECRET: [&str; 2] = ["dsn", "client_conf"];
+/// Settings of a DSN that are none, nor any part of one.
+const SHOWN: [&str; 8] = [
+    "host",
+    "hostaddr",
+    "port",
+    "user",
+    "dbname",
+    "sslmode",
+    "ssl-mode",
+    "connect_timeout",
+];
 /// Properties of librdkafka that are secrets: where they come from is the file's own affair.
 const PASSWORDS: [&str; 3] = ["sasl.password", "ssl.keystore.password", "ssl.key.password"];
 /// Lists of names, whose order says nothing.
@@ -39,6 +54,12 @@ fn compare(lines: &mut Vec<String>, path: &mut Vec<String>, expected: Option<&Va
         }
         (Some(expected), Some(found)) if is_same(path, expected, found) => {}
         (expected, found) => {
+            if let (Some("dsn"), Some(Value::String(expected)), Some(Value::String(found))) =
+                (path.last().map(String::as_str), expected, found)
+                && dsn_differences(lines, &path.join("."), expected, found).is_some()
+            {
+                return;
+            }
             let hides = path.iter().any(|key| SECRET.contains(&key.as_str()));
             let side = |value: Option<&Value>| match value {
                 None => "nothing".to_owned(),
@@ -59,7 +80,6 @@ fn is_same(path: &[String], expected: &Value, found: &Value) -> bool {
     let key = path.last().map_or("", String::as_str);
     match (expected, found) {
         _ if PASSWORDS.contains(&key) => true,
-        (Value::String(expected), Value::String(found)) if key == "dsn" => is_same_dsn(expected, found),
         (Value::Sequence(expected), Value::Sequence(found)) if SETS.contains(&key) => {
             let is_within = |some: &[Value], all: &[Value]| some.iter().all(|item| all.contains(item));
             is_within(expected, found) && is_within(found, expected)
@@ -68,42 +88,41 @@ fn is_same(path: &[String], expected: &Value, found: &Value) -> bool {
     }
 }
 
-/// Wherever passwords come from. Of a DSN that is wholly of a variable or a file nothing can be told.
-fn is_same_dsn(expected: &str, found: &str) -> bool {
-    let is_placeholder = |text: &str| {
-        let inside = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
-        inside.is_some_and(|inside| !inside.contains('}'))
-    };
-    is_placeholder(found) || without_password(expected) == without_password(found)
+/// A line for each setting of a DSN that differs but its passwords, wherever those come from. None: it cannot be told part by
+/// part, and any part of it may be one of the password's.
+fn dsn_differences(lines: &mut Vec<String>, path: &str, expected: &str, found: &str) -> Option<()> {
+    // Of one that is wholly of a variable or a file nothing can be told.
+    if is_placeholder(found) {
+        return Some(());
+    }
+    let (expected, found) = (dsn_settings(expected)?, dsn_settings(found)?);
+    let names: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
+    for name in names {
+        let (expected, found) = (expected.get(name), found.get(name));
+        if expected != found {
+            // What is no setting that is known may be a piece of a password that was written without quotes.
+            let is_shown = SHOWN.contains(&name.as_str());
+            let side = |value: Option<&String>| match value {
+                None => "nothing".to_owned(),
+                Some(value) if is_shown => format!("{value:?}"),
+                Some(_) => "another value".to_owned(),
+            };
+            lines.push(format!("{path}.{name}: {}, expected {}", side(found), side(expected)));
+        }
+    }
+    Some(())
 }
 
-/// `password=` of pairs, or what stands between `user:` and `@` of a URL, left out.
-fn without_password(dsn: &str) -> String {
-    if let Some((scheme, rest)) = dsn.split_once("://") {
-        let (authority, more) = rest.rsplit_once('@').map_or(("", rest), |(user, more)| (user, more));
-        let user = authority.split_once(':').map_or(authority, |(user, _)| user);
-        return format!("{scheme}://{user}@{more}");
-    }
-    let Some(at) = dsn.find("password=") else {
-        return dsn.to_owned();
-    };
-    let (before, value) = dsn.split_at(at);
-    let value = &value["password=".len()..];
-    let after = match value.strip_prefix('\'') {
-        Some(quoted) => {
-            let mut is_escaped = false;
-            let end = quoted.find(|c| match (c, is_escaped) {
-                ('\'', false) => true,
-                (c, _) => {
-                    is_escaped = c == '\\' && !is_escaped;
-                    false
-                }
-            });
-            end.map_or("", |end| &quoted[end + 1..])
-        }
-        None => value.find(' ').map_or("", |end| &value[end..]),
-    };
-    format!("{before}{}", after.trim_start())
+fn is_placeholder(text: &str) -> bool {
+    let inside = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    inside.is_some_and(|inside| !inside.contains('}'))
+}
+
+/// What a DSN says, but for passwords and for whether it is said by a URL or by pairs.
+fn dsn_settings(dsn: &str) -> Option<BTreeMap<String, String>> {
+    let settings = written_settings(dsn)?.into_iter();
+    let settings = settings.filter(|(name, _)| name != "scheme" && !name.to_ascii_lowercase().contains("password"));
+    Some(settings.collect())
 }
 
 /// `5432` and `'5432'` are one to a reader of a pipeline file.
@@ -155,6 +174,34 @@ mod tests {
     }
 
     #[test]
+    fn a_dsn_is_compared_part_by_part_and_shows_no_password() {
+        let file = |dsn: &str| format!("dsn: {}\n", serde_json::to_string(dsn).unwrap());
+        let lines = |expected: &str, found: &str| differences(&file(expected), &file(found)).unwrap();
+        assert_eq!(
+            lines(
+                "postgres://u:hidden1@db:5432/d?sslmode=require",
+                "host=other port=5432 user=u password=hidden2 dbname=${D} sslpassword=hidden3"
+            ),
+            [
+                r#"dsn.dbname: "${D}", expected "d""#,
+                r#"dsn.host: "other", expected "db""#,
+                r#"dsn.sslmode: nothing, expected "require""#,
+            ]
+        );
+        assert_eq!(
+            lines("host=db password=hidden", "host=db password=hid den=hidden"),
+            ["dsn.den: another value, expected nothing"]
+        );
+        let whole = ["dsn: another value, expected another value"];
+        assert_eq!(
+            lines("mysql://u:hidden@db/", "mysql://u:hid@den@db/"),
+            whole,
+            "no shape to tell parts by"
+        );
+        assert_eq!(lines("${DSN}", "mysql://u:hidden@db/"), whole);
+    }
+
+    #[test]
     fn where_a_secret_comes_from_is_no_difference() {
         let differs = |expected: &str, found: &str| {
             let file = |dsn: &str| format!("dsn: {}\n", serde_json::to_string(dsn).unwrap());
@@ -179,6 +226,8 @@ mod tests {
         assert!(!differs(url, "mysql://u:${file:/run/secrets/database}@db:3306/"));
         assert!(differs(url, "mysql://v:${DATABASE_PASSWORD}@db:3306/"));
         assert!(differs(url, "mysql://u:${DATABASE_PASSWORD}@other:3306/"));
+        // The same in the other form.
+        assert!(!differs(pairs, "postgresql://u:x@db/d"));
         let conf = |password| format!("client_conf: {{sasl.username: u, sasl.password: '{password}'}}");
         assert!(differences(&conf("${A}"), &conf("${file:/b}")).unwrap().is_empty());
     }

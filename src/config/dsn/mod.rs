@@ -6,6 +6,7 @@
 mod mysql;
 mod postgres;
 mod syntax;
+mod written;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use super::suggest::nearest;
 pub use mysql::{MysqlDsn, MysqlHost};
 pub use postgres::PostgresDsn;
 pub(crate) use syntax::percent_encode;
+pub(crate) use written::written_settings;
 
 /// What is wrong with a DSN.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
