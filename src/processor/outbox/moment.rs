@@ -20,6 +20,9 @@ pub(super) fn millis(text: &str, unit: Option<TimeUnit>) -> Option<i64> {
 /// The most places that an exponent may move the point: more than a count has that is a time in any unit.
 const MOST_PLACES: usize = 40;
 
+/// How many digits behind the point count.
+const BILLIONTHS: usize = 9;
+
 /// A decimal number, with an exponent or not, as its whole part and the billionths behind it, which have its sign.
 fn count(text: &str) -> Option<(i64, i64)> {
     let (number, exponent) = match text.split_once(['e', 'E']) {
@@ -33,16 +36,24 @@ fn count(text: &str) -> Option<(i64, i64)> {
     if !is_digits(whole) || !is_digits(fraction) || exponent.unsigned_abs() > MOST_PLACES {
         return None;
     }
-    // As many zeros on either side as the point can move past.
-    let zeros = "0".repeat(exponent.unsigned_abs());
-    let digits = format!("{zeros}{whole}{fraction}{zeros}");
-    let point = (zeros.len() + whole.len()).checked_add_signed(exponent)?;
-    let (whole, fraction) = digits.split_at_checked(point)?;
-    let billionths: String = fraction.chars().chain("000000000".chars()).take(9).collect();
-    let (whole, billionths): (i64, i64) = (format!("0{whole}").parse().ok()?, billionths.parse().ok()?);
+    // The digits with as many zeros behind them as the point can move past, and the nine of the billionths.
+    let mut digits = whole.bytes().chain(fraction.bytes()).chain(std::iter::repeat(b'0'));
+    let point = isize::try_from(whole.len()).ok()?.checked_add(exponent)?;
+    // Where the point moves past all of them, zeros stand between it and them.
+    let zeros = usize::try_from(-point).unwrap_or(0).min(BILLIONTHS);
+    let point = usize::try_from(point).unwrap_or(0);
+    let whole = number_of(digits.by_ref().take(point))?;
+    let billionths = number_of(std::iter::repeat_n(b'0', zeros).chain(digits).take(BILLIONTHS))?;
     Some(match is_negative {
         true => (-whole, -billionths),
         false => (whole, billionths),
+    })
+}
+
+/// None: too large.
+fn number_of(mut digits: impl Iterator<Item = u8>) -> Option<i64> {
+    digits.try_fold(0_i64, |number, digit| {
+        number.checked_mul(10)?.checked_add(i64::from(digit - b'0'))
     })
 }
 
@@ -132,6 +143,12 @@ mod tests {
         }
         assert_eq!(millis("-1e0", Some(TimeUnit::Seconds)), Some(-1_000));
         assert_eq!(millis("1e-40", Some(TimeUnit::Seconds)), Some(0));
+        assert_eq!(millis("0e40", Some(TimeUnit::Seconds)), Some(0));
+        assert_eq!(millis("123.4e-5", Some(TimeUnit::Seconds)), Some(1));
+        assert_eq!(
+            millis("0000000000000000000000012.5", Some(TimeUnit::Seconds)),
+            Some(12_500)
+        );
     }
 
     #[test]
