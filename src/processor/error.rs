@@ -323,21 +323,25 @@ impl Problem {
     }
 }
 
-/// What helps where a table's change has no text that the sink asks for.
+/// What helps where a table's change has no text that the sink asks for. Of what the log lacks it helps with the changes to
+/// come; those that are in the log already go by the error policy of this kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Remedy {
     #[error("set `topic` of the sink")]
     SetTopic,
     #[error(
         "the log does not have it of this change: ALTER TABLE ... REPLICA IDENTITY FULL, or ask for columns of the replica \
-         identity alone"
+         identity alone; for what is in the log already, `errors.{}: dead_letter` or `skip` until it is past",
+        .0.label()
     )]
-    ReplicaIdentity,
+    ReplicaIdentity(ErrorKind),
     #[error(
         "the log does not have it of this change: set binlog_row_image to FULL in the server and the application's \
-         connections, or ask for columns of the primary key alone"
+         connections, or ask for columns of the primary key alone; for what is in the log already, `errors.{}: dead_letter` or \
+         `skip` until it is past",
+        .0.label()
     )]
-    RowImage,
+    RowImage(ErrorKind),
     #[error(
         "a TRUNCATE has no row: ask for `source.table` and the like alone, or leave it out by a processor of type `filter` \
          with `ops: [insert, update, delete]`"

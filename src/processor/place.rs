@@ -208,9 +208,17 @@ enum Side {
     Current,
 }
 
+/// Whether it is a column of the key of a row whose key an UPDATE left alone: the log has no old row then, and the new one
+/// has the old one's key.
+fn is_kept_key(names: &Names, change: &RowChange, path: &FieldPath) -> bool {
+    let column = names.column(path.slot()).and_then(|at| change.table.columns.get(at));
+    change.operation == Operation::Update && change.before.is_none() && column.is_some_and(|column| column.key)
+}
+
 fn find_cell<'a>(names: &'a Names, change: &'a RowChange, path: &FieldPath, side: Side) -> Found<'a> {
     let (before, after) = (change.before.as_ref(), change.after.as_ref());
     let (row, old) = match side {
+        Side::Before if is_kept_key(names, change, path) => (after, None),
         Side::Before => (before, None),
         Side::After => (after, before),
         Side::Current => (after.or(before), before),

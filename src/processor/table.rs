@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::envelope::Envelope;
-use super::error::{Outline, Problem, Remedy};
+use super::error::{ErrorKind, Outline, Problem, Remedy};
 use super::field::Names;
 use super::place::{Found, Place, Places};
 use super::template::{Compiled, Rendering};
@@ -170,7 +170,7 @@ impl TableEvents {
             Found::NotLogged => Err(Problem::KeyNotLogged {
                 key,
                 field: name.to_owned(),
-                remedy: not_logged(event),
+                remedy: not_logged(event, ErrorKind::Invalid),
             }),
             found => found.text(name),
         })?;
@@ -196,7 +196,7 @@ impl TableEvents {
         };
         let text = |place: &Place, name: &str| match places.find(place) {
             Found::NotLogged => {
-                remedy = not_logged(event);
+                remedy = not_logged(event, ErrorKind::Unroutable);
                 Ok(None)
             }
             found => found.text(name),
@@ -235,11 +235,11 @@ impl TableEvents {
     }
 }
 
-/// What brings into the log what it does not have of a change.
-fn not_logged(event: &ChangeEvent) -> Remedy {
+/// What brings into the log what it does not have of a change, which is a problem of this kind.
+fn not_logged(event: &ChangeEvent, kind: ErrorKind) -> Remedy {
     match event.position {
-        EventPosition::Postgres(_) => Remedy::ReplicaIdentity,
-        EventPosition::Mysql(_) => Remedy::RowImage,
+        EventPosition::Postgres(_) => Remedy::ReplicaIdentity(kind),
+        EventPosition::Mysql(_) => Remedy::RowImage(kind),
     }
 }
 

@@ -103,6 +103,11 @@ fn a_topic_or_url_without_its_field_says_what_helps() {
     let nulls = vec![text("1"), Value::Null, Value::Null];
     let cases = [
         ("${kind}", delete(), "REPLICA IDENTITY FULL"),
+        (
+            "${kind}",
+            delete(),
+            "in the log already, `errors.unroutable: dead_letter` or `skip`",
+        ),
         ("${kind}", truncate(), "ops: [insert, update, delete]"),
         (
             "${kind}",
@@ -130,7 +135,12 @@ fn a_key_that_the_log_does_not_have_is_invalid_and_a_null_one_is_none() {
         text
     };
     let text_of_delete = invalid("${id}-${kind}", delete());
-    for part in ["`key`", "`kind`", "REPLICA IDENTITY FULL"] {
+    for part in [
+        "`key`",
+        "`kind`",
+        "REPLICA IDENTITY FULL",
+        "`errors.invalid: dead_letter` or `skip` until it is past",
+    ] {
         assert!(text_of_delete.contains(part), "{text_of_delete}");
     }
     invalid("${doc.a}", delete());
@@ -153,6 +163,22 @@ fn a_key_that_the_log_does_not_have_is_invalid_and_a_null_one_is_none() {
     assert_eq!(key(Some("${kind}"), inserted()), None);
     assert_eq!(key(Some("${before.kind}"), inserted()), None);
     assert_eq!(key(Some("${kind}"), truncate()), None);
+}
+
+/// The log has an old row where the key was changed, or where it has whole ones.
+#[test]
+fn the_old_key_of_an_update_that_left_it_alone_is_the_new_row_s() {
+    let change = |operation, cells: [Value; 3]| row(Selection::Table, operation, &orders(), None, Some(cells.to_vec()));
+    let updated = || change(Operation::Update, [text("7"), text("new"), Value::Null]);
+    assert_eq!(key(Some("${before.id}"), updated()).as_deref(), Some("7"));
+    assert_eq!(topic("t.${before.id}", updated()), "t.7");
+    assert_eq!(key(Some("${before.id}-${after.id}"), update()).as_deref(), Some("1-2"));
+    let refused = |key, event| failed(chain(vec![], &sink(Some("t"), Some(key))).process(event)).0;
+    assert_eq!(refused("${before.kind}", updated()), ErrorKind::Invalid);
+    let toasted = change(Operation::Update, [Value::Unchanged, text("new"), Value::Null]);
+    assert_eq!(refused("${before.id}", toasted), ErrorKind::Invalid);
+    let inserted = change(Operation::Insert, [text("7"), text("new"), Value::Null]);
+    assert_eq!(key(Some("${before.id}"), inserted), None);
 }
 
 #[test]
