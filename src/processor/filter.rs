@@ -8,7 +8,7 @@
 //! - What the log does not hold cannot be told: a value that an UPDATE left alone, a column outside of the replica
 //!   identity or the row image. A condition on it holds, lest a change is lost that was to be kept. So does one on a field
 //!   that cannot be text.
-//! - A column that a table does not have is missing in each of its rows, and the log says so, once.
+//! - A column that a table does not have is missing in each of its rows, and the log says so, once, where a test needs a value.
 //! - Outbox events pass unless the file asks for them too: a filter of ordinary changes takes none away.
 
 mod number;
@@ -110,7 +110,8 @@ impl Filter {
         let places = match subject {
             Subject::Row(row) => {
                 if self.names.look_up(&row.table) {
-                    let asked = self.conditions.iter();
+                    // To one that asks for absence a table without the column is no mistake.
+                    let asked = self.conditions.iter().filter(|it| !is_of_absence(&it.test));
                     let asked = asked.filter_map(|it| Some((it.place.column()?, it.name.as_str())));
                     // One that takes away all of a table is worth a word, whatever table it is meant for.
                     self.unknown.note(&self.names, &row.table, asked, true);
@@ -137,6 +138,11 @@ impl Processor for Filter {
         self.taken += 1;
         Ok(Step::Done(Outcome::Skip(SkipReason::Filtered)))
     }
+}
+
+/// Whether it is met wherever there is no value, so that it takes nothing away for want of a column.
+fn is_of_absence(test: &Test) -> bool {
+    holds(test, Found::Field(Field::Missing)) == Some(true)
 }
 
 /// None: it cannot be told.

@@ -457,7 +457,22 @@ fn a_column_that_a_table_does_not_have_is_told_once() {
         );
         assert!(columns.iter().all(|column| column.is_meant));
     }
-    let mut chain = chain_of(by("op", equals("u")));
-    chain.process(insert(text("new"))).unwrap();
-    assert!(chain.take_unknown_columns().all(|(_, _, columns)| columns.is_empty()));
+    // What there is of each change, and what is to be absent.
+    let none_of = |or_missing| Test::NoneOf {
+        of: vec![literal("new")],
+        or_missing,
+    };
+    for (field, test, is_told) in [
+        ("op", equals("u"), false),
+        ("deleted_at", Test::Exists(false), false),
+        ("deleted_at", differs("new"), false),
+        ("deleted_at", none_of(true), false),
+        ("deleted_at", none_of(false), true),
+        ("deleted_at", Test::Exists(true), true),
+    ] {
+        let mut chain = chain_of(by(field, test));
+        chain.process(insert(text("new"))).unwrap();
+        let tells = chain.take_unknown_columns().any(|(_, _, columns)| !columns.is_empty());
+        assert_eq!(tells, is_told, "{field}");
+    }
 }
