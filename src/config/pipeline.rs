@@ -125,6 +125,14 @@ impl Source {
         }
     }
 
+    /// Whether changes of ordinary tables are published.
+    pub fn selects_tables(&self) -> bool {
+        match self {
+            Self::Postgres(postgres) => !postgres.tables.is_empty(),
+            Self::Mysql(mysql) => !mysql.tables.is_empty(),
+        }
+    }
+
     /// Whether any of its outboxes is a table.
     pub fn selects_outbox_tables(&self) -> bool {
         match self {

@@ -165,8 +165,8 @@ pub enum Problem {
     NoPartition { field: String },
     #[error("`strict` found no text in {fields}: expected a non-empty text, a number or a boolean in each")]
     StrictFields { fields: String },
-    #[error("`strict` found no topic: {tried}; expected a topic there, or `strict: false` for those after it")]
-    StrictTopic { tried: String },
+    #[error("`strict` found no topic: {tried}; expected a topic there, or `strict: false` for {later}")]
+    StrictTopic { tried: String, later: &'static str },
     #[error("`{field}` is no text: {fault}; expected what can be written as UTF-8")]
     NotText { field: String, fault: TextFault },
     #[error(

@@ -134,6 +134,8 @@ impl Processor for Link {
 struct SinkWishes<'a> {
     /// The source that events come from, by its name in the file.
     source_id: &'a str,
+    /// Whether changes of ordinary tables come beside outbox events.
+    has_tables: bool,
     target: SinkTarget<'a>,
     /// For records that bring no key of their own.
     key: Option<&'a Template>,
@@ -166,6 +168,7 @@ impl<'a> SinkWishes<'a> {
         };
         Self {
             source_id,
+            has_tables: false,
             target,
             key: sink.key(),
             about,
@@ -176,6 +179,7 @@ impl<'a> SinkWishes<'a> {
     /// The same, of a pipeline that may write down what becomes of events.
     fn of_pipeline(pipeline: &'a Pipeline) -> Self {
         let mut wishes = Self::new(pipeline.source.id(), &pipeline.sink, pipeline.dead_letter.as_ref());
+        wishes.has_tables = pipeline.source.selects_tables();
         if pipeline.audit.is_some() || pipeline.dispatches.is_some() {
             wishes.about.get_or_insert(&pipeline::Ordering::Unordered);
         }

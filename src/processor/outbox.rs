@@ -27,7 +27,7 @@ use super::error::{Outline, Problem, ProcessError};
 use super::field::{Field, FieldPath, Fields, Names, Slot, Text, named_text};
 use super::place::{Facts, OutboxPlace};
 use super::template::{Compiled, Rendering};
-use super::topic::{OwnTopic, TopicCascade, TopicNames};
+use super::topic::{OwnTopic, SinkTopic, TopicCascade, TopicNames};
 use super::url::UrlTemplate;
 use super::{Outcome, Processor, SinkTarget, SinkWishes, Step};
 use crate::config::pattern::OutboxPattern;
@@ -231,12 +231,11 @@ impl Outbox {
             }),
             Some(TopicRule::Template(_)) | None => template.map(OwnTopic::Template),
         };
-        let mut place = |path: &[String]| OutboxPlace::new(path, &mut names);
         let target = match sink.target {
-            SinkTarget::Url(url) => Target::Url(UrlTemplate::new(url, place)),
+            SinkTarget::Url(url) => Target::Url(UrlTemplate::new(url, |path| OutboxPlace::new(path, &mut names))),
             SinkTarget::Topic(topic) => Target::Topic(TopicCascade {
                 own,
-                sink: topic.map(|template| Compiled::new(template, &mut place)),
+                sink: SinkTopic::new(topic, sink.has_tables, &mut names),
                 column: config.topic_column().map(|name| names.slot(name)),
                 default_topic: config.default_topic.clone(),
                 strict: config.strict,
@@ -291,11 +290,11 @@ impl Outbox {
         }
     }
 
-    /// The event as one of this processor's, if it is.
     pub(super) fn take_count(&mut self) -> (Arc<str>, u64) {
         (Arc::clone(&self.id), std::mem::take(&mut self.taken))
     }
 
+    /// The event as one of this processor's, if it is.
     fn takes<'a>(&self, event: &'a ChangeEvent) -> Option<OutboxChange<'a>> {
         let change = OutboxChange::of(event)?;
         let is_taken = match change {

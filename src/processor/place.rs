@@ -60,6 +60,11 @@ impl Fact {
     }
 }
 
+/// Whether a path asks for what can be said of any change, be it a row's or an outbox event.
+pub(super) fn is_fact(path: &[String]) -> bool {
+    Fact::of(path).is_some()
+}
+
 /// One change's facts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts<'a> {

@@ -93,10 +93,22 @@ pub(super) fn chain_of(processors: &[pipeline::Processor], sink: &pipeline::Kafk
     Chain::between(processors, &SinkWishes::new("pg1", &sink, None), sink.envelope())
 }
 
+/// The same where changes of ordinary tables come too.
+pub(super) fn chain_beside_tables(outbox: pipeline::Outbox, sink: &pipeline::Kafka) -> Chain {
+    let sink = pipeline::Sink::Kafka(sink.clone());
+    let wishes = SinkWishes {
+        has_tables: true,
+        ..SinkWishes::new("pg1", &sink, None)
+    };
+    let processor = pipeline::Processor::Outbox(Box::new(outbox));
+    Chain::between(&[processor], &wishes, sink.envelope())
+}
+
 /// The same before a sink that has a URL for each event.
 pub(super) fn chain_to_url(processors: &[pipeline::Processor], url: &Template) -> Chain {
     let wishes = SinkWishes {
         source_id: "pg1",
+        has_tables: true,
         target: SinkTarget::Url(url),
         key: None,
         about: None,

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use super::error::{Problem, TopicFault};
 use super::field::{FieldPath, Fields, Names, Slot, named_text};
-use super::place::{Facts, OutboxPlace};
+use super::place::{Facts, OutboxPlace, is_fact};
 use super::template::{Compiled, Rendering};
 use crate::config::route::Rewrite;
+use crate::config::template::Template;
 
 /// Kafka's bound on a topic's name.
 const MAX_BYTES: usize = 249;
@@ -22,10 +23,31 @@ pub(super) struct TopicCascade {
     /// None: the event's own field does not count.
     pub(super) column: Option<Slot>,
     pub(super) default_topic: Option<String>,
-    pub(super) sink: Option<Compiled<OutboxPlace>>,
+    pub(super) sink: SinkTopic,
     /// Only the first two steps count.
     pub(super) strict: bool,
     pub(super) names: TopicNames,
+}
+
+/// The last step.
+#[derive(Debug)]
+pub(super) enum SinkTopic {
+    None,
+    /// For ordinary changes alone.
+    OfTables,
+    Template(Compiled<OutboxPlace>),
+}
+
+impl SinkTopic {
+    /// Beside ordinary tables, a template that takes from an event no more than what is said of each change is made for their
+    /// topics: an outbox event would be among the changes of rows there. A plain text is meant for all.
+    pub(super) fn new(topic: Option<&Template>, has_tables: bool, names: &mut Names) -> Self {
+        match topic {
+            None => Self::None,
+            Some(topic) if has_tables && !topic.is_constant() && topic.fields().all(is_fact) => Self::OfTables,
+            Some(topic) => Self::Template(Compiled::new(topic, |path| OutboxPlace::new(path, names))),
+        }
+    }
 }
 
 /// The first step.
@@ -37,28 +59,44 @@ pub(super) enum OwnTopic {
 
 impl OwnTopic {
     /// Appends the topic to `draft`, of which nothing is to be used if it is not whole; or says why there is none.
-    fn append(&self, fields: &Fields<'_>, columns: &Names, draft: &mut String) -> Result<Option<String>, Problem> {
+    fn append<'a>(
+        &'a self,
+        fields: &Fields<'_>,
+        columns: &'a Names,
+        draft: &mut String,
+    ) -> Result<Option<Lack<'a>>, Problem> {
         match self {
             Self::Template(template) => {
                 let rendering = template.render(draft, |place, name| named_text(fields.at(place), name))?;
                 Ok(match rendering {
                     Rendering::Whole => None,
-                    Rendering::Lacks(name) => Some(format!("the processor's `topic` finds no text in `{name}`")),
+                    Rendering::Lacks(name) => Some(Lack::Template(name)),
                 })
             }
             Self::Route { by, rewrite } => {
                 let name = columns.name(*by);
                 // An empty text is for the expression to take or not.
                 Ok(match named_text(fields.field(*by), name)? {
-                    None => Some(format!("the processor's `route` finds no text in `{name}`")),
+                    None => Some(Lack::Route(name)),
                     Some(text) if rewrite.append(text.as_str(), draft) => None,
-                    Some(_) => Some(format!(
-                        "the processor's `route.regex` does not match what is in `{name}`"
-                    )),
+                    Some(_) => Some(Lack::Match(name)),
                 })
             }
         }
     }
+}
+
+/// Why the first step gives no topic. A text only where it is told: most events that lack it have their topic by a later step.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+enum Lack<'a> {
+    #[error("the processor has no `topic`")]
+    Nothing,
+    #[error("the processor's `topic` finds no text in `{0}`")]
+    Template(&'a str),
+    #[error("the processor's `route` finds no text in `{0}`")]
+    Route(&'a str),
+    #[error("the processor's `route.regex` does not match what is in `{0}`")]
+    Match(&'a str),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -85,13 +123,13 @@ impl TopicCascade {
     }
 
     fn draft<'a>(&mut self, fields: &Fields<'a>, facts: Facts<'a>, columns: &Names) -> Result<Step, Problem> {
-        let mut lacks = None;
-        if let Some(own) = &self.own {
-            lacks = own.append(fields, columns, self.names.draft())?;
-            if lacks.is_none() {
-                return Ok(Step::Own);
-            }
-        }
+        let lack = match &self.own {
+            None => Lack::Nothing,
+            Some(own) => match own.append(fields, columns, self.names.draft())? {
+                None => return Ok(Step::Own),
+                Some(lack) => lack,
+            },
+        };
         let draft = self.names.draft();
         if let Some(column) = self.column
             && let Some(topic) = named_text(fields.field(column), columns.name(column))?
@@ -102,14 +140,20 @@ impl TopicCascade {
             return Ok(Step::Column(column));
         }
         let tried = |last: Option<String>| {
-            let first = lacks.unwrap_or_else(|| "the processor has no `topic`".to_owned());
             let second = self
                 .column
                 .map(|column| format!("there is none in `{}`", columns.name(column)));
-            listed([Some(first), second, last].into_iter().flatten().collect())
+            listed([Some(lack.to_string()), second, last].into_iter().flatten().collect())
         };
         if self.strict {
-            return Err(Problem::StrictTopic { tried: tried(None) });
+            let later = match self.own {
+                Some(OwnTopic::Route { .. }) => "`default_topic`",
+                Some(OwnTopic::Template(_)) | None => "`default_topic` and the sink's `topic`",
+            };
+            return Err(Problem::StrictTopic {
+                tried: tried(None),
+                later,
+            });
         }
         if let Some(topic) = &self.default_topic {
             draft.push_str(topic);
@@ -119,11 +163,16 @@ impl TopicCascade {
             return Err(Problem::NotRouted { tried: tried(None) });
         }
         let last = match &self.sink {
-            None => "the sink has no `topic`".to_owned(),
-            Some(template) => match template.render(draft, |place, name| place.text(fields, facts, name))? {
-                Rendering::Whole => return Ok(Step::Sink),
-                Rendering::Lacks(name) => format!("the sink's `topic` finds none in `{name}`"),
-            },
+            SinkTopic::None => "the sink has no `topic`".to_owned(),
+            SinkTopic::OfTables => {
+                "the sink's `topic` takes no field of the event, so that it is for the source's `tables`".to_owned()
+            }
+            SinkTopic::Template(template) => {
+                match template.render(draft, |place, name| place.text(fields, facts, name))? {
+                    Rendering::Whole => return Ok(Step::Sink),
+                    Rendering::Lacks(name) => format!("the sink's `topic` finds none in `{name}`"),
+                }
+            }
         };
         Err(Problem::NoTopic {
             tried: tried(Some(last)),
@@ -138,10 +187,10 @@ impl TopicCascade {
             },
             Step::Column(column) => format!("the field `{}`", columns.name(column)),
             Step::Default => "`default_topic`".to_owned(),
-            Step::Sink => format!(
-                "the sink's `topic: {}`",
-                self.sink.as_ref().map(Compiled::source).unwrap_or_default()
-            ),
+            Step::Sink => match &self.sink {
+                SinkTopic::Template(template) => format!("the sink's `topic: {}`", template.source()),
+                SinkTopic::None | SinkTopic::OfTables => "the sink's `topic`".to_owned(),
+            },
         }
     }
 }

@@ -283,6 +283,59 @@ fn the_topic_s_steps_come_in_order() {
     );
 }
 
+/// Those topics hold changes of rows, in the sink's envelope.
+#[test]
+fn an_outbox_event_never_goes_to_a_topic_that_is_made_for_tables() {
+    let without_topic = || Config {
+        default_topic: None,
+        ..outbox()
+    };
+    let events = [
+        message(r#"{"s":"own","payload":1}"#),
+        outbox_row(&[
+            ("payload", ColumnKind::Text, text("1")),
+            ("s", ColumnKind::Text, text("own")),
+        ]),
+    ];
+    for event in events {
+        let process = |topic: &str| {
+            let topic = sink(Some(topic), None);
+            chain_beside_tables(without_topic(), &topic).process(event.clone())
+        };
+        for topic in [
+            "cdc.${source.table}",
+            "cdc.${source.name}.${source.schema}.${source.table}",
+            "${op}",
+        ] {
+            let (kind, text) = failed(process(topic));
+            assert_eq!(kind, ErrorKind::Unroutable);
+            for part in ["the sink's `topic` takes no field of the event", "default_topic"] {
+                assert!(text.contains(part), "{text}");
+            }
+            assert!(
+                chain(vec![without_topic()], &sink(Some("t.${source.table}"), None))
+                    .process(event.clone())
+                    .is_ok()
+            );
+        }
+        assert_eq!(&*published(process("constant")).topic, "constant");
+        assert!(published(process("${source.table}.${s}")).topic.ends_with(".own"));
+        // The rows' own changes are not touched by it.
+        let topic = sink(Some("cdc.${source.table}"), None);
+        let change = row(
+            Selection::Table,
+            Operation::Insert,
+            &table("orders", &[("id", ColumnKind::Integer)]),
+            None,
+            Some(vec![text("1")]),
+        );
+        assert_eq!(
+            &*published(chain_beside_tables(without_topic(), &topic).process(change)).topic,
+            "cdc.orders"
+        );
+    }
+}
+
 #[test]
 fn the_topic_column_can_have_another_name_and_must_be_text() {
     let mut config = outbox();
@@ -332,6 +385,7 @@ fn strict_wants_a_topic_of_the_first_two_steps_and_all_fields() {
         text.contains("`strict` found no topic: the processor's `topic` finds no text in `x`"),
         "{text}"
     );
+    assert!(text.ends_with("for `default_topic` and the sink's `topic`"), "{text}");
     assert_eq!(error(strict(None), ORDER).0, ErrorKind::Invalid);
 
     for field in ["aggregate_type", "aggregate_id", "event_type", "payload"] {
@@ -615,7 +669,8 @@ fn what_a_route_does_not_match_has_a_topic_only_where_the_processor_names_one() 
     let topic = |change: fn(&mut Config), event_type: &str| {
         let mut config = with_route("x", "y");
         change(&mut config);
-        let content = format!(r#"{{"event_type": {event_type}, "topic": "own", "payload": 1}}"#);
+        let others = r#""aggregate_type": "A", "aggregate_id": 1, "topic": "own", "payload": 1"#;
+        let content = format!(r#"{{"event_type": {event_type}, {others}}}"#);
         chain(vec![config], &sink(Some("of.sink"), None)).process(message(content))
     };
     for event_type in [r#""a""#, "null"] {
@@ -628,6 +683,8 @@ fn what_a_route_does_not_match_has_a_topic_only_where_the_processor_names_one() 
         let (kind, text) = failed(topic(|config| config.strict = true, event_type));
         assert_eq!(kind, ErrorKind::Invalid);
         assert!(!text.contains("`topic`"), "{text}");
+        let of_topic = "in `event_type`; expected a topic there, or `strict: false` for `default_topic`";
+        assert!(text.ends_with(of_topic) || event_type == "null", "{text}");
         let by_default = |config: &mut Config| config.default_topic = Some("default".to_owned());
         assert_eq!(&*published(topic(by_default, event_type)).topic, "default");
         let written = |config: &mut Config| config.columns.topic = Some("topic".to_owned());
