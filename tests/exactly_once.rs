@@ -288,7 +288,8 @@ fn one_that_is_shut_out_again_at_once_stops_where_that_is_asked_for() {
     relay.wait_ready();
     let rival = Rival::of(&bed);
     emit_until(&bed, "one that has stopped", || !relay.runs());
-    relay.wait_halted(&["was ended from outside", "another instance took over"]);
+    // A record's own delivery can be what is refused first.
+    relay.wait_halted(&["another instance took over"]);
     rival.end();
     assert_a_prefix(&committed(&bed));
 }

@@ -77,11 +77,7 @@ impl Captured {
             "schema.whitelist",
             "database.whitelist",
         ];
-        for given in included
-            .iter()
-            .filter_map(|name| work.settings.take(name))
-            .collect::<Vec<_>>()
-        {
+        for given in work.settings.take_each(&included) {
             let expressions = names::expressions(&given.value);
             self.narrow(work, &given, |table| within(table, &expressions));
             if self.is_every_table {
@@ -95,11 +91,7 @@ impl Captured {
             "schema.blacklist",
             "database.blacklist",
         ];
-        for given in excluded
-            .iter()
-            .filter_map(|name| work.settings.take(name))
-            .collect::<Vec<_>>()
-        {
+        for given in work.settings.take_each(&excluded) {
             let expressions = names::expressions(&given.value);
             self.narrow(work, &given, |table| {
                 let (schema, _) = table.split_once('.').ok_or(Unwritable)?;
@@ -110,11 +102,7 @@ impl Captured {
 
     fn leave_out_tables(&mut self, work: &mut Work) {
         let excluded = ["table.exclude.list", "table.blacklist"];
-        for given in excluded
-            .iter()
-            .filter_map(|name| work.settings.take(name))
-            .collect::<Vec<_>>()
-        {
+        for given in work.settings.take_each(&excluded) {
             let expressions = names::expressions(&given.value);
             self.narrow(work, &given, |table| {
                 without(table, table, &expressions, names::tables, names::intersection)

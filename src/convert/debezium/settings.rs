@@ -46,6 +46,11 @@ impl Settings {
         names.iter().find_map(|name| self.take(name))
     }
 
+    /// All of these that are there.
+    pub(super) fn take_each(&mut self, names: &[&str]) -> Vec<Given> {
+        names.iter().filter_map(|name| self.take(name)).collect()
+    }
+
     /// All with this beginning, by the rest of their names.
     pub(super) fn take_under(&mut self, prefix: &str) -> Vec<(String, Given)> {
         let is_under = |name: &String| name.starts_with(prefix) && name.len() > prefix.len();

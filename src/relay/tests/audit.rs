@@ -34,6 +34,19 @@ impl Audited {
         self.folder.path().join(format!("l.jsonl{suffix}"))
     }
 
+    /// One whose commit of two events is under way.
+    async fn committing(prepare: impl FnOnce(&Path)) -> Self {
+        let committing = Script {
+            commits: true,
+            ..Script::default()
+        };
+        let audited = Self::start(committing, prepare);
+        audited.bench.give(batch(1..=2, None)).await;
+        let script = Arc::clone(&audited.bench.sink.0);
+        until(|| !script.lock().unwrap().committing.is_empty()).await;
+        audited
+    }
+
     /// Each line's id and status.
     fn lines(&self) -> Vec<(String, String)> {
         let text = fs::read_to_string(self.path("")).unwrap_or_default();
@@ -162,14 +175,8 @@ async fn what_was_settled_before_is_told() {
 
 #[tokio::test]
 async fn a_commit_begins_when_its_lines_are_written_down_beside() {
-    let committing = Script {
-        commits: true,
-        ..Script::default()
-    };
-    let audited = Audited::start(committing, |_| {});
-    audited.bench.give(batch(1..=2, None)).await;
+    let audited = Audited::committing(|_| {}).await;
     let script = Arc::clone(&audited.bench.sink.0);
-    until(|| !script.lock().unwrap().committing.is_empty()).await;
     let prepared = fs::read_to_string(audited.path(".prepared.k")).unwrap();
     assert_eq!(
         prepared.matches("\\\"status\\\":\\\"published\\\"").count(),
@@ -220,14 +227,7 @@ async fn a_commit_begins_when_its_lines_are_written_down_beside() {
 #[tokio::test]
 async fn an_end_leaves_no_lines_beside_but_those_of_a_commit_that_nobody_knows_of() {
     for is_known in [true, false] {
-        let committing = Script {
-            commits: true,
-            ..Script::default()
-        };
-        let audited = Audited::start(committing, |_| {});
-        audited.bench.give(batch(1..=2, None)).await;
-        let script = Arc::clone(&audited.bench.sink.0);
-        until(|| !script.lock().unwrap().committing.is_empty()).await;
+        let audited = Audited::committing(|_| {}).await;
         if is_known {
             (0..3).for_each(|seq| audited.bench.acks.acked(Seq(seq)));
             audited.bench.acks.committed_through(Seq(2));
@@ -252,15 +252,9 @@ async fn an_end_leaves_no_lines_beside_but_those_of_a_commit_that_nobody_knows_o
 
 #[tokio::test]
 async fn what_is_committed_counts_though_its_sink_fails_before_its_lines_are_written() {
-    let committing = Script {
-        commits: true,
-        ..Script::default()
-    };
     let full = |folder: &Path| std::os::unix::fs::symlink("/dev/full", folder.join("l.jsonl")).unwrap();
-    let audited = Audited::start(committing, full);
-    audited.bench.give(batch(1..=2, None)).await;
+    let audited = Audited::committing(full).await;
     let script = Arc::clone(&audited.bench.sink.0);
-    until(|| !script.lock().unwrap().committing.is_empty()).await;
     (0..3).for_each(|seq| audited.bench.acks.acked(Seq(seq)));
     audited.bench.acks.committed_through(Seq(2));
     let status = Arc::clone(&audited.bench.status);
