@@ -9,6 +9,7 @@ mod types;
 
 use std::collections::BTreeMap;
 
+use mysql::prelude::Queryable;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -50,6 +51,15 @@ fn only(table: &str) -> String {
 /// A bed on one of the two shared servers.
 fn bed(db: Db) -> MysqlBed {
     MysqlBed::new(db.flavor().expect("a server with a binlog"))
+}
+
+/// The server's version as a number: 80030 of 8.0.30.
+fn version(bed: &MysqlBed) -> u32 {
+    let version: String = bed.app().query_first("SELECT VERSION()").unwrap().unwrap();
+    let mut numbers = version
+        .split(['.', '-'])
+        .map(|number| number.parse::<u32>().unwrap_or(0));
+    (0..3).fold(0, |version, _| version * 100 + numbers.next().unwrap_or(0))
 }
 
 /// The application does what these statements say, each a transaction.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mysql::prelude::Queryable;
 
 use super::cases::{CASES, Case, Shown};
-use super::{TABLES, bed, cells, relayed};
+use super::{TABLES, bed, cells, relayed, version};
 use crate::support::mysql::Flavor;
 use crate::support::{Db, over_each};
 
@@ -34,11 +34,7 @@ fn every_type_arrives_as_the_server_prints_it(db: Db) {
     let mut app = bed.app();
     app.query_drop("SET NAMES utf8mb4, time_zone = '+00:00', sql_mode = ''")
         .unwrap();
-    let version: String = app.query_first("SELECT VERSION()").unwrap().unwrap();
-    let mut numbers = version
-        .split(['.', '-'])
-        .map(|number| number.parse::<u32>().unwrap_or(0));
-    let version = (0..3).fold(0, |version, _| version * 100 + numbers.next().unwrap_or(0));
+    let version = version(&bed);
     let cases = CASES.iter().filter(|(_, _, on, _)| {
         let from = match bed.flavor() {
             Flavor::Mysql => on.mysql,
