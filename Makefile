@@ -60,7 +60,7 @@ simulate: ## SEEDS runs of a simulated pipeline from seed FROM on, with every ki
 # What depends on the server most: the example, ways in, slots that are lost, shutdowns and crashes, places inside
 # transactions, publications, and the text of every type. Not part of `test`.
 VERSIONS ?= pg15 pg16 pg17 pg18 mysql mysql80 mariadb106 mariadb mariadb114 mariadb11
-OF_EACH_PG := delivery::the_example connection::each slot:: refusal::a_server outage::a_server publication:: \
+OF_EACH_PG := delivery::the_example connection::each slot:: refusal::a_server outage::a_server publication:: row_keys:: \
 	 rows:: envelopes outbox:: --skip ::mysql --skip ::mariadb --skip mysql_
 OF_EACH_MYSQL := _keeps_through_a_crash delivery::an_event delivery::the_example_of ordering::interleaved outage::a_server \
 	policies::rows resume::killed standby:: mysql_rows envelopes --skip ::postgres
