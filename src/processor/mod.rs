@@ -14,6 +14,7 @@ mod field;
 mod filter;
 mod json;
 mod mask;
+mod ordering;
 mod outbox;
 mod place;
 mod subject;

@@ -25,6 +25,7 @@ use bytes::Bytes;
 use super::envelope::{Envelope, OutboxEvent};
 use super::error::{Outline, Problem, ProcessError};
 use super::field::{Field, FieldPath, Fields, Names, Slot, Text, named_text};
+use super::ordering::Ordering;
 use super::place::{Facts, OutboxPlace};
 use super::template::{Compiled, Rendering};
 use super::topic::{OwnTopic, SinkTopic, TopicCascade, TopicNames};
@@ -53,7 +54,7 @@ pub struct Outbox {
     layout: Layout,
     target: Target,
     /// None: the record carries nothing beside what is sent.
-    about: Option<Ordering>,
+    about: Option<Ordering<OutboxPlace>>,
     /// What the pipeline's audit ledger has of it, in its order.
     audited: Vec<Compiled<OutboxPlace>>,
     /// None: the value is the payload in the envelope.
@@ -75,15 +76,6 @@ impl Target {
             Self::Url(template) => template.url(|place, name| place.text(fields, facts, name)),
         }
     }
-}
-
-/// Among which events order is kept.
-#[derive(Debug)]
-enum Ordering {
-    Key,
-    Template(Compiled<OutboxPlace>),
-    Source,
-    Unordered,
 }
 
 /// Where an event has what goes into its record, as the file says.
@@ -210,12 +202,7 @@ impl Outbox {
         let key = compiled(config.key.as_ref());
         let mut place = |path: &[String]| OutboxPlace::new(path, &mut names);
         let sink_key = sink.key.map(|template| Compiled::new(template, &mut place));
-        let about = sink.about.map(|ordering| match ordering {
-            pipeline::Ordering::Key => Ordering::Key,
-            pipeline::Ordering::Template(template) => Ordering::Template(Compiled::new(template, &mut place)),
-            pipeline::Ordering::Source => Ordering::Source,
-            pipeline::Ordering::Unordered => Ordering::Unordered,
-        });
+        let about = sink.about.map(|ordering| Ordering::new(ordering, &mut place));
         let audited = sink.audited.iter();
         let audited = audited
             .map(|(_, template)| Compiled::new(template, &mut place))
@@ -592,7 +579,7 @@ impl Layout {
         event: &ChangeEvent,
         (fields, facts): (&Fields<'a>, Facts<'a>),
         texts: &Texts<'_>,
-        ordering: &Ordering,
+        ordering: &Ordering<OutboxPlace>,
         audited: &[Compiled<OutboxPlace>],
     ) -> Result<About, Problem> {
         let owned = |text: &Option<Text<'_>>| text.as_ref().map(|text| text.as_str().to_owned());

@@ -11,13 +11,13 @@ use bytes::Bytes;
 use super::envelope::Envelope;
 use super::error::{ErrorKind, Outline, Problem, Remedy};
 use super::field::Names;
+use super::ordering::Ordering;
 use super::place::{Found, Place, Places};
 use super::template::{Compiled, Rendering};
 use super::topic::TopicNames;
 use super::unknown::{UnknownColumn, UnknownColumns};
 use super::url::UrlTemplate;
 use super::{SinkTarget, SinkWishes};
-use crate::config::pipeline;
 use crate::event::{ChangeEvent, Operation, RowChange};
 use crate::position::EventPosition;
 use crate::record::{About, OrderingKey, Record};
@@ -31,7 +31,7 @@ pub(super) struct TableEvents {
     target: Target,
     key: Option<Compiled<Place>>,
     /// None: the record carries nothing beside what is sent.
-    about: Option<Ordering>,
+    about: Option<Ordering<Place>>,
     /// What the pipeline's audit ledger has of a change, in its order.
     audited: Vec<Compiled<Place>>,
     envelope: Envelope,
@@ -47,15 +47,6 @@ enum Target {
     Url(UrlTemplate<Place>),
 }
 
-/// Among which changes order is kept.
-#[derive(Debug)]
-enum Ordering {
-    Key,
-    Template(Compiled<Place>),
-    Source,
-    Unordered,
-}
-
 impl TableEvents {
     pub(super) fn new(sink: &SinkWishes<'_>, envelope: Envelope) -> Self {
         let mut names = Names::default();
@@ -68,12 +59,7 @@ impl TableEvents {
             SinkTarget::Url(url) => Target::Url(UrlTemplate::new(url, &mut place)),
         };
         let key = sink.key.map(|template| Compiled::new(template, &mut place));
-        let about = sink.about.map(|ordering| match ordering {
-            pipeline::Ordering::Key => Ordering::Key,
-            pipeline::Ordering::Template(template) => Ordering::Template(Compiled::new(template, &mut place)),
-            pipeline::Ordering::Source => Ordering::Source,
-            pipeline::Ordering::Unordered => Ordering::Unordered,
-        });
+        let about = sink.about.map(|ordering| Ordering::new(ordering, &mut place));
         let audited = sink.audited.iter();
         let audited = audited
             .map(|(_, template)| Compiled::new(template, &mut place))

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::config::pipeline;
 use crate::event::Selection;
 use crate::processor::ErrorKind;
 use crate::processor::sample::*;
