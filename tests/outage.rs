@@ -137,9 +137,14 @@ fn a_broker_that_is_frozen_beyond_timeouts_and_one_that_crashes_lose_nothing(db:
     relay.wait_ready();
 
     let committed = load.finish();
-    relay.wait_published(committed.count());
+    bed.wait_done_to_the_end(&relay);
     let account = committed.account(bed.reader(&["events"]).all());
-    account.assert_exact();
+    // Where an answer was lost and the next one was not, nobody knows whether the record was written: it is sent again.
+    let repeated = relay.count_log("nobody told where");
+    match repeated {
+        0 => account.assert_exact(),
+        _ => account.assert_sound(),
+    }
     // Said once each time, whatever the number of requests that failed; so impatient, it may find a busy broker away too.
     assert!(relay.count_log(away) >= 2, "{}", relay.log());
     assert_eq!(
@@ -148,7 +153,8 @@ fn a_broker_that_is_frozen_beyond_timeouts_and_one_that_crashes_lose_nothing(db:
         "{}",
         relay.log()
     );
-    assert_eq!(relay.metric("tailpost_restarts_total", &[]), 0.0, "{}", relay.log());
+    let restarts = relay.metric("tailpost_restarts_total", &[]);
+    assert!(restarts <= repeated as f64, "{}", relay.log());
 }
 
 #[test]

@@ -302,7 +302,7 @@ impl ProducerContext for Context {
         self.pulse.outstanding.fetch_sub(1, Ordering::AcqRel);
         let seq = Seq((opaque & !POSITION) as u64);
         match result {
-            // What has no offset was taken for a repetition by the broker: see `without_offset`.
+            // That it was written is the client's conclusion: see `without_offset`.
             Ok(message) if message.offset() < 0 => {
                 self.unwritten.store(true, Ordering::Release);
                 self.acks.failed(seq, without_offset(message.topic()));
@@ -324,16 +324,19 @@ impl ProducerContext for Context {
     }
 }
 
-/// A record that the client reports as delivered, and nobody knows where.
+/// A record that the client reports as delivered, and nobody told where.
 ///
-/// The client does so where a broker says DUPLICATE_SEQUENCE_NUMBER, as if an earlier try must have been written. It need not
-/// have been: of a partition that comes online between two batches on their way to it the second one is taken first, since
-/// there is no sequence yet to compare it with, and the first one when it is repeated is not.
+/// The client acknowledges by itself what precedes a batch that succeeds ("implicitly acked" in its log): a broker takes no
+/// batch out of its turn, so an earlier one that failed must have been written, and only its answer was lost. Mostly that is
+/// so. But a broker that has nothing of this producer yet in the partition, since that is just being made or was made anew,
+/// compares with nothing: it refuses the first batch, takes the second one, and the first is lost. The two cannot be told
+/// apart, so the record is sent again: better twice than never. (librdkafka 2.12, `rd_kafka_dr_implicit_ack`.)
 fn without_offset(topic: &str) -> DeliveryError {
     DeliveryError {
         kind: DeliveryErrorKind::Unavailable,
         text: format!(
-            "a record for topic `{topic}` was not written in its turn, as when a partition is just being made: it is sent again"
+            "for a record of topic `{topic}` nobody told where it was written, as when a broker's answer is lost or a partition \
+             is just being made: it is sent again"
         ),
     }
 }

@@ -90,8 +90,8 @@ impl Call {
                     false => transaction::commit(producer, timeout),
                     true => Err(TransactionError {
                         kind: TransactionErrorKind::Abortable,
-                        code: RDKafkaErrorCode::DuplicateSequenceNumber,
-                        reason: "a record was not written in its turn".to_owned(),
+                        code: RDKafkaErrorCode::Inconsistent,
+                        reason: "nobody told where a record was written".to_owned(),
                     }),
                 }
             }

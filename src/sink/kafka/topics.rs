@@ -119,8 +119,7 @@ pub(super) fn prepare(
 /// Waits for a moment until each partition can be written to.
 ///
 /// A leader is named before it has its partition open. Of two batches in between it would refuse the first and take the
-/// second, and then not the first any more, which costs a life: see `without_offset`. A partition that stays away must not
-/// hold the others up.
+/// second, which costs a life: see `without_offset`. A partition that stays away must not hold the others up.
 fn wait_online(admin: &Admin, topic: &str, partitions: usize) {
     let mut patience = Patience::new(Instant::now());
     for partition in 0..i32::try_from(partitions).unwrap_or(i32::MAX) {
