@@ -1,6 +1,7 @@
 //! Servers that go away, crash or fall silent, and come back: nothing is lost, order is kept, and nobody restarts anything.
 
 use crate::support::broker_proxy::BrokerProxy;
+use crate::support::kafka::Record;
 use crate::support::load::{Load, Plan};
 use crate::support::relay::Relay;
 use crate::support::server::{OwnServer, Postgres};
@@ -263,6 +264,50 @@ fn topics_that_are_made_on_the_way_get_each_event_once() {
         bed.reader(&[topic]).exactly(100);
     }
     assert_eq!(relay.metric("tailpost_restarts_total", &[]), 0.0, "{}", relay.log());
+}
+
+#[test]
+fn a_batch_that_is_refused_before_one_that_is_taken_is_sent_again() {
+    let (ids, restarts) = refused_before_one_that_is_taken("");
+    // The second one was there already.
+    assert_eq!(ids, [2, 1, 2]);
+    assert_eq!(restarts, 1.0);
+}
+
+#[test]
+fn a_batch_that_is_refused_before_one_that_is_taken_is_sent_again_in_transactions() {
+    let (ids, _) = refused_before_one_that_is_taken(", exactly_once: true");
+    assert_eq!(ids, [1, 2]);
+}
+
+/// The client takes the refused batch for written, since the one behind it was.
+fn refused_before_one_that_is_taken(more: &str) -> (Vec<u64>, f64) {
+    let proxy = BrokerProxy::new();
+    let broker = OwnServer::kafka(&format!("advertised.listeners=PLAINTEXT://{}", proxy.address()));
+    proxy.forward_to(&broker.brokers());
+    let bed = Bed::with(Db::Postgres, None, Some(&broker));
+    bed.kafka.create_topic(&bed.events(), 1, &[]);
+    let brokers = format!(
+        "brokers: '{}', client_conf: {{batch.num.messages: 1}}{more}",
+        proxy.address()
+    );
+    let mut relay = bed.relay(&ANY_OUTBOX.replace("brokers: '<brokers>'", &brokers));
+    relay.start();
+    relay.wait_ready();
+    proxy.refuse_first(&bed.events());
+    let event = |number: u64| Event::of(&number.to_string()).key("1");
+    bed.app().emit_all(&[event(1), event(2)]).expect("written");
+    bed.wait_done_to_the_end(&relay);
+    assert_eq!(proxy.changed(), 1);
+    relay.wait_log("nobody told where");
+    let mut reader = bed.committed_reader(&["events"]);
+    let number = |record: &Record| String::from_utf8_lossy(record.value.as_deref().expect("a payload")).parse();
+    let ids = reader
+        .all()
+        .iter()
+        .map(|record| number(record).expect("a number"))
+        .collect();
+    (ids, relay.metric("tailpost_restarts_total", &[]))
 }
 
 over_each!(a_server_that_is_away_at_the_start_is_waited_for);

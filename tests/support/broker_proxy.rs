@@ -1,6 +1,7 @@
 //! A proxy in front of a broker that changes some answers to what brokers do say at times, and a test cannot make them say:
 //! no broker is named, as when all of a cluster has just come back; no partition has a leader, as while one is being chosen;
-//! a partition ends early, as a new leader believes until its followers have asked.
+//! a partition ends early, as a new leader believes until its followers have asked; a batch is refused and the one behind it
+//! is taken, as by a leader that opens the partition in between.
 //!
 //! Kafka documentation, "Protocol": of each frame the length, in a request then the API's key and version and the correlation
 //! id, in an answer that id; from the first flexible version on it goes on with tagged fields, the throttle time, and the
@@ -13,15 +14,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+const PRODUCE: i16 = 0;
 const FETCH: i16 = 1;
 const METADATA: i16 = 3;
 /// The first flexible versions.
+const FLEXIBLE_PRODUCE: i16 = 9;
 const FLEXIBLE_FETCH: i16 = 12;
 const FLEXIBLE_METADATA: i16 = 9;
 /// Topics are named by an id, in place of their name and beside it.
 const FETCH_BY_ID: i16 = 13;
 const METADATA_WITH_ID: i16 = 10;
 const LEADER_NOT_AVAILABLE: i16 = 5;
+const NOT_LEADER_OR_FOLLOWER: i16 = 6;
 
 /// Lasts as long as the process: its threads end with their connections.
 pub struct BrokerProxy {
@@ -35,6 +39,10 @@ struct Shared {
     names_none: AtomicBool,
     leads_none: AtomicBool,
     ends_early: AtomicBool,
+    /// The topic whose next batch is refused.
+    refuses_first: Mutex<Option<String>>,
+    /// The correlation id of that batch, which is answered with the one behind it.
+    refused: Mutex<Option<(String, [u8; 4])>>,
     /// Answers that were changed.
     changed: AtomicUsize,
     near: Mutex<Vec<TcpStream>>,
@@ -91,6 +99,12 @@ impl BrokerProxy {
         self.shared.ends_early.store(true, Ordering::SeqCst);
     }
 
+    /// The next batch for this topic, of one partition, does not reach the broker, and is refused once the one behind it is
+    /// written.
+    pub fn refuse_first(&self, topic: &str) {
+        *lock(&self.shared.refuses_first) = Some(topic.to_owned());
+    }
+
     /// How many answers were changed.
     pub fn changed(&self) -> usize {
         self.shared.changed.load(Ordering::SeqCst)
@@ -98,8 +112,9 @@ impl BrokerProxy {
 }
 
 impl Shared {
-    /// The answer in another one's place.
-    fn change(&self, api: i16, version: i16, frame: &[u8]) -> Option<Vec<u8>> {
+    /// The answers in another one's place.
+    fn change(&self, api: i16, version: i16, frame: &[u8]) -> Vec<Vec<u8>> {
+        let mut refusal = None;
         let mut answer = Answer {
             bytes: frame.to_vec(),
             at: 0,
@@ -115,11 +130,33 @@ impl Shared {
                 self.ends_early.fetch_and(!is_changed, Ordering::SeqCst);
                 is_changed
             }
+            PRODUCE if version >= FLEXIBLE_PRODUCE => {
+                let refused = lock(&self.refused).take_if(|(topic, _)| names(frame, topic));
+                refusal = refused.map(|(_, correlation)| answer.refusing(correlation));
+                refusal.is_some()
+            }
             _ => false,
         };
         self.changed.fetch_add(usize::from(is_changed), Ordering::SeqCst);
-        Some(answer.bytes)
+        refusal.into_iter().chain([answer.bytes]).collect()
     }
+
+    /// Whether this request is kept from the broker.
+    fn withholds(&self, api: i16, correlation: [u8; 4], frame: &[u8]) -> bool {
+        let topic = match api {
+            PRODUCE => lock(&self.refuses_first).take_if(|topic| names(frame, topic)),
+            _ => None,
+        };
+        let withholds = topic.is_some();
+        if let Some(topic) = topic {
+            *lock(&self.refused) = Some((topic, correlation));
+        }
+        withholds
+    }
+}
+
+fn names(frame: &[u8], topic: &str) -> bool {
+    frame.windows(topic.len()).any(|bytes| bytes == topic.as_bytes())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -140,15 +177,19 @@ fn join(near: &TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
         move || {
             let _ = carry(&far, &near, |frame| {
                 let (api, version) = lock(&asked).remove(&correlation(frame, 0)?)?;
-                shared.change(api, version, frame)
+                Some(shared.change(api, version, frame))
             });
         }
     });
     let _ = carry(near, &far, |frame| {
         let api = frame.get(..2)?.try_into().ok().map(i16::from_be_bytes)?;
         let version = frame.get(2..4)?.try_into().ok().map(i16::from_be_bytes)?;
-        if [FETCH, METADATA].contains(&api) {
-            lock(&asked).insert(correlation(frame, 4)?, (api, version));
+        let correlation = correlation(frame, 4)?;
+        if shared.withholds(api, correlation, frame) {
+            return Some(Vec::new());
+        }
+        if [PRODUCE, FETCH, METADATA].contains(&api) {
+            lock(&asked).insert(correlation, (api, version));
         }
         None
     });
@@ -156,8 +197,12 @@ fn join(near: &TcpStream, shared: &Arc<Shared>) -> io::Result<()> {
     Ok(())
 }
 
-/// Carries frames until one side ends; `change` may give another one in place of one.
-fn carry(mut from: &TcpStream, mut to: &TcpStream, mut change: impl FnMut(&[u8]) -> Option<Vec<u8>>) -> io::Result<()> {
+/// Carries frames until one side ends; `change` may give others in place of one, or none.
+fn carry(
+    mut from: &TcpStream,
+    mut to: &TcpStream,
+    mut change: impl FnMut(&[u8]) -> Option<Vec<Vec<u8>>>,
+) -> io::Result<()> {
     let ended = loop {
         let mut length = [0; 4];
         if let Err(error) = from.read_exact(&mut length) {
@@ -167,9 +212,13 @@ fn carry(mut from: &TcpStream, mut to: &TcpStream, mut change: impl FnMut(&[u8])
         if let Err(error) = from.read_exact(&mut frame) {
             break Err(error);
         }
-        let frame = change(&frame).unwrap_or(frame);
-        let length = u32::try_from(frame.len()).expect("a frame").to_be_bytes();
-        if let Err(error) = to.write_all(&[&length[..], &frame].concat()) {
+        let frames = change(&frame).unwrap_or_else(|| vec![frame]);
+        let length = |frame: &Vec<u8>| u32::try_from(frame.len()).expect("a frame").to_be_bytes();
+        let bytes: Vec<u8> = frames
+            .iter()
+            .flat_map(|frame| [&length(frame)[..], frame].concat())
+            .collect();
+        if let Err(error) = to.write_all(&bytes) {
             break Err(error);
         }
     };
@@ -263,6 +312,23 @@ impl Answer {
             self.tags();
         }
         false
+    }
+
+    /// As an answer to another batch of the same partition, which is refused.
+    fn refusing(&self, correlation: [u8; 4]) -> Vec<u8> {
+        let mut refusal = Self {
+            bytes: self.bytes.clone(),
+            at: 0,
+        };
+        refusal.put(&correlation);
+        refusal.tags();
+        assert_eq!(refusal.count(), 1, "topics");
+        refusal.text(); // name
+        assert_eq!(refusal.count(), 1, "partitions");
+        refusal.at += 4; // index
+        refusal.put(&NOT_LEADER_OR_FOLLOWER.to_be_bytes());
+        refusal.put(&(-1_i64).to_be_bytes()); // where it begins
+        refusal.bytes
     }
 
     /// Correlation id, tagged fields, throttle time.
