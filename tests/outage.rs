@@ -295,7 +295,7 @@ fn refused_before_one_that_is_taken(more: &str) -> (Vec<u64>, f64) {
     relay.start();
     relay.wait_ready();
     proxy.refuse_first(&bed.events());
-    let event = |number: u64| Event::of(&number.to_string()).key("1");
+    let event = |number: u64| Event::of(number.to_string()).key("1");
     bed.app().emit_all(&[event(1), event(2)]).expect("written");
     bed.wait_done_to_the_end(&relay);
     assert_eq!(proxy.changed(), 1);
