@@ -1,10 +1,11 @@
 //! Where it goes on in PostgreSQL's log, in which changes can share an LSN: behind what was saved, to the very change.
 
 use std::io::Write;
+use std::ops::Range;
 
 use tailpost::position::{Lsn, PostgresPosition};
 
-use crate::resume::{BATCH, SMALL, killed_inside_a_large_transaction, open_gate, wait_held};
+use crate::resume::{BATCH, SMALL, half, killed_inside_a_large_transaction, open_gate, wait_held};
 use crate::support::kafka::Record;
 use crate::support::relay::Relay;
 use crate::support::server::OwnServer;
@@ -241,23 +242,34 @@ fn killed_inside(count: usize, write: impl FnOnce(&TestBed)) {
 
 #[test]
 fn killed_inside_a_transaction_of_200_000_messages_it_repeats_only_what_was_not_saved() {
-    killed_inside(200_000, |bed| {
-        bed.app()
-            .batch_execute(
-                r#"SELECT count(pg_logical_emit_message(true, 'outbox', format('{"gate": "a", "aggregate_id": "%s", "pad": %s}', n % 1000, n)))
-                   FROM generate_series(0, 199999) n"#,
+    const COUNT: usize = 200_000;
+    killed_inside(COUNT, |bed| {
+        let emit = |gate, numbers: Range<usize>| {
+            format!(
+                r#"SELECT count(pg_logical_emit_message(true, 'outbox', format('{{"gate": "{gate}", "aggregate_id": "%s", "pad": %s}}', n % 1000, n)))
+                   FROM generate_series({}, {}) n;"#,
+                numbers.start,
+                numbers.end - 1
             )
+        };
+        let halves = [
+            emit(half(0, COUNT), 0..COUNT / 2),
+            emit(half(COUNT, COUNT), COUNT / 2..COUNT),
+        ];
+        bed.app()
+            .batch_execute(&format!("BEGIN; {} COMMIT", halves.join(" ")))
             .unwrap();
     });
 }
 
 #[test]
 fn killed_inside_a_copy_of_100_000_rows_it_repeats_only_what_was_not_saved() {
-    killed_inside(100_000, |bed| {
+    const COUNT: usize = 100_000;
+    killed_inside(COUNT, |bed| {
         let mut app = bed.app();
         let mut copy = app.copy_in("COPY gated_outbox (gate, pad) FROM STDIN").unwrap();
-        for number in 0..100_000 {
-            writeln!(copy, "a\t{number}").unwrap();
+        for number in 0..COUNT {
+            writeln!(copy, "{}\t{number}", half(number, COUNT)).unwrap();
         }
         copy.finish().unwrap();
     });
