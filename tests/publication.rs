@@ -102,17 +102,14 @@ fn a_pattern_of_a_table_and_its_partitions_takes_rows_by_either_name() {
     relay.wait_ready();
     app.batch_execute(ONE_EACH).unwrap();
     relay.wait_settled(2);
-    // In mid-stream PostgreSQL 14 sends the row without the table's description.
-    relay.sigterm();
-    relay.wait_exit(DEADLINE);
     let publish = format!(
         "ALTER PUBLICATION {} SET (publish_via_partition_root = true)",
         bed.publication
     );
     bed.admin().batch_execute(&publish).unwrap();
     app.batch_execute("INSERT INTO o VALUES (2, 'c')").unwrap();
-    relay.start();
-    relay.wait_settled(1);
+    // PostgreSQL 14 sends it without the table's description, and has to be asked anew.
+    relay.wait_settled(3);
     assert_eq!(values(&bed, 3), ["a", "b", "c"]);
     checked(&relay, 0, &["has what the pipeline lists"]);
 }

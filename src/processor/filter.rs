@@ -8,7 +8,7 @@
 //! - What the log does not hold cannot be told: a value that an UPDATE left alone, a column outside of the replica
 //!   identity or the row image. A condition on it holds, lest a change is lost that was to be kept. So does one on a field
 //!   that cannot be text.
-//! - A column that a table does not have is missing in each of its rows, and the log says so, once, where a test needs a value.
+//! - A column that a table does not have is missing in each of its rows, and the log says so, once, unless `exists: false` asks for that.
 //! - Outbox events pass unless the file asks for them too: a filter of ordinary changes takes none away.
 
 mod number;
@@ -110,11 +110,15 @@ impl Filter {
         let places = match subject {
             Subject::Row(row) => {
                 if self.names.look_up(&row.table) {
-                    // To one that asks for absence a table without the column is no mistake.
+                    // One that takes away all of a table is worth a warning, whatever table it is meant for; one that takes
+                    // nothing away, if it is for this table.
+                    let is_of_table = !self.tables.is_empty();
                     let asked = self.conditions.iter().filter(|it| !is_of_absence(&it.test));
-                    let asked = asked.filter_map(|it| Some((it.place.column()?, it.name.as_str())));
-                    // One that takes away all of a table is worth a word, whatever table it is meant for.
-                    self.unknown.note(&self.names, &row.table, asked, true);
+                    let asked = asked.filter_map(|it| {
+                        let is_meant = is_of_table || !passes_without_value(&it.test);
+                        Some((it.place.column()?, it.name.as_str(), is_meant))
+                    });
+                    self.unknown.note(&self.names, &row.table, asked);
                 }
                 Places::of_row(&self.names, &self.source_id, row)
             }
@@ -140,9 +144,14 @@ impl Processor for Filter {
     }
 }
 
-/// Whether it is met wherever there is no value, so that it takes nothing away for want of a column.
-fn is_of_absence(test: &Test) -> bool {
+/// Whether it is met where there is no value, so that it takes nothing away for want of a column.
+fn passes_without_value(test: &Test) -> bool {
     holds(test, Found::Field(Field::Missing)) == Some(true)
+}
+
+/// To one that asks for absence a table without the column is no mistake.
+fn is_of_absence(test: &Test) -> bool {
+    matches!(test, Test::Exists(false))
 }
 
 /// None: it cannot be told.

@@ -214,11 +214,13 @@ impl Mask {
 
     /// Takes note of rules whose columns the table lacks, which was looked up last.
     fn note_idle_rules(&mut self, table: &Table) {
+        let is_of_table = !self.tables.is_empty();
         let rules = self.columns.iter().flat_map(|column| {
             let of_column = column.whole.iter().chain(&column.inside);
             of_column.map(|rule| (column.slot, &self.rules[*rule].path))
         });
-        self.idle.note(&self.names, table, rules, !self.tables.is_empty());
+        let rules = rules.map(|(slot, path)| (slot, path, is_of_table));
+        self.idle.note(&self.names, table, rules);
     }
 
     /// Masks an event as far as it can be.

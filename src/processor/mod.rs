@@ -273,7 +273,7 @@ impl Chain {
             }
             Link::Filter(filter) => {
                 let (id, columns) = filter.take_unknown_columns();
-                let text = "a filter finds nothing in any row of the table: it has no such column";
+                let text = "a filter's condition finds no value in any row of the table: it has no such column";
                 Some((id, text, columns))
             }
             Link::Outbox(_) | Link::Validate(_) => None,

@@ -88,8 +88,8 @@ impl TableEvents {
                 _ => None,
             };
             let asked = self.key.iter().chain(ordering).flat_map(Compiled::places);
-            let asked = asked.filter_map(|(place, name)| Some((place.column()?, name)));
-            self.unknown.note(&self.names, table, asked, true);
+            let asked = asked.filter_map(|(place, name)| Some((place.column()?, name, true)));
+            self.unknown.note(&self.names, table, asked);
         }
     }
 

@@ -24,13 +24,13 @@ pub(crate) struct UnknownColumn {
 }
 
 impl UnknownColumns {
-    /// Takes note of what asks for a column that the table lacks, which was looked up last in `names`.
+    /// Takes note of what asks for a column that the table lacks, which was looked up last in `names`; each with whether it
+    /// is meant for this table.
     pub(super) fn note<'a, P: ToString + ?Sized + 'a>(
         &mut self,
         names: &Names,
         table: &Table,
-        asked: impl Iterator<Item = (Slot, &'a P)>,
-        is_meant: bool,
+        asked: impl Iterator<Item = (Slot, &'a P, bool)>,
     ) {
         // A change without its row comes without its columns.
         if table.columns.is_empty() {
@@ -41,8 +41,8 @@ impl UnknownColumns {
         let is_new = |number: usize| noted.is_none_or(|noted| !noted.contains(&number));
         let missing = asked
             .enumerate()
-            .filter(|(number, (slot, _))| names.column(*slot).is_none() && is_new(*number));
-        let new: Vec<(usize, &P)> = missing.map(|(number, (_, path))| (number, path)).collect();
+            .filter(|(number, (slot, ..))| names.column(*slot).is_none() && is_new(*number));
+        let new: Vec<_> = missing.collect();
         // As a rule, of tables that take turns too.
         if new.is_empty() {
             return;
@@ -50,11 +50,12 @@ impl UnknownColumns {
         let of_schema = self.noted.entry(table.schema.clone()).or_default();
         let noted = of_schema.entry(table.name.clone()).or_default();
         noted.extend(new.iter().map(|(number, _)| *number));
-        self.untold.extend(new.into_iter().map(|(_, path)| UnknownColumn {
-            table: format!("{}.{}", table.schema, table.name),
-            path: path.to_string(),
-            is_meant,
-        }));
+        self.untold
+            .extend(new.into_iter().map(|(_, (_, path, is_meant))| UnknownColumn {
+                table: format!("{}.{}", table.schema, table.name),
+                path: path.to_string(),
+                is_meant,
+            }));
     }
 
     /// Those that were found since this was last called.

@@ -457,22 +457,28 @@ fn a_column_that_a_table_does_not_have_is_told_once() {
         );
         assert!(columns.iter().all(|column| column.is_meant));
     }
-    // What there is of each change, and what is to be absent.
+    // What there is of each change, what is to be absent, and what takes nothing away.
     let none_of = |or_missing| Test::NoneOf {
         of: vec![literal("new")],
         or_missing,
     };
-    for (field, test, is_told) in [
-        ("op", equals("u"), false),
-        ("deleted_at", Test::Exists(false), false),
-        ("deleted_at", differs("new"), false),
-        ("deleted_at", none_of(true), false),
-        ("deleted_at", none_of(false), true),
-        ("deleted_at", Test::Exists(true), true),
-    ] {
-        let mut chain = chain_of(by(field, test));
-        chain.process(insert(text("new"))).unwrap();
-        let tells = chain.take_unknown_columns().any(|(_, _, columns)| !columns.is_empty());
-        assert_eq!(tells, is_told, "{field}");
+    for tables in [Vec::new(), vec![pattern("orders")]] {
+        let of_table = !tables.is_empty();
+        for (field, test, told) in [
+            ("op", equals("u"), None),
+            ("deleted_at", Test::Exists(false), None),
+            ("deleted_at", differs("new"), Some(of_table)),
+            ("deleted_at", none_of(true), Some(of_table)),
+            ("deleted_at", none_of(false), Some(true)),
+            ("deleted_at", Test::Exists(true), Some(true)),
+        ] {
+            let mut chain = chain_of(pipeline::Filter {
+                tables: tables.clone(),
+                ..by(field, test)
+            });
+            chain.process(insert(text("new"))).unwrap();
+            let (_, _, columns) = chain.take_unknown_columns().next().unwrap();
+            assert_eq!(columns.first().map(|column| column.is_meant), told, "{field}");
+        }
     }
 }

@@ -254,7 +254,10 @@ impl PostgresError {
             | Self::SlotNotOnStandby { .. }
             | Self::SlotOfPrimary { .. }
             | Self::SlotMadeMeanwhile { .. }
-            | Self::SessionAttributes { .. } => Recovery::Retry,
+            | Self::SessionAttributes { .. }
+            // A new connection is told of each table. PostgreSQL 14 does not tell again of one whose rows come under another
+            // name, as when publish_via_partition_root is changed.
+            | Self::UnknownRelation { .. } => Recovery::Retry,
             Self::Stalled { .. } | Self::SlotEndangered { .. } => Recovery::RetryWhenThereIsRoom,
             Self::SlotActive { .. } => Recovery::StandBy,
             Self::Tls { source, .. } if !is_tls_verdict(source) => Recovery::Retry,
