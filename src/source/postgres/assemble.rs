@@ -186,6 +186,7 @@ impl Assembler {
             } => {
                 if let Some(index) = self.next_change(lsn, "a transactional message")? {
                     self.message(lsn, Some(index), sent_us, prefix, content);
+                    self.pass(lsn, index);
                 }
             }
             LogicalMessage::Message {
@@ -332,6 +333,9 @@ impl Assembler {
                         self.event(start, index, sent_us, Selection::Outbox, oversized(origin));
                     }
                 }
+                if let Some(index) = index {
+                    self.pass(start, index);
+                }
             }
             OversizedHead::Row { relation, operation } => {
                 let Some(index) = self.next_change(start, "a row")? else {
@@ -349,6 +353,7 @@ impl Assembler {
                         self.event(start, Some(index), sent_us, selection, oversized(origin));
                     }
                 }
+                self.pass(start, index);
             }
         }
         Ok(())
@@ -396,7 +401,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Counts a change of the open transaction; its index, or None where it is done already.
+    /// Counts a change of the open transaction; its index, or None where it was done before.
     fn next_change(&mut self, lsn: Lsn, what: &'static str) -> Result<Option<u32>, PostgresError> {
         let unit = self
             .unit
@@ -410,9 +415,16 @@ impl Assembler {
         if unit.done || unit.partial.is_some_and(|done| (lsn, index) <= done) {
             return Ok(None);
         }
-        unit.partial = Some((lsn, index));
-        self.moved = true;
         Ok(Some(index))
+    }
+
+    /// A change of the open transaction is done, whatever was made of it. One that cannot be read is not: what stands before it
+    /// is handed out with this position, and a later start must meet it again.
+    fn pass(&mut self, lsn: Lsn, index: u32) {
+        if let Some(unit) = &mut self.unit {
+            unit.partial = Some((lsn, index));
+            self.moved = true;
+        }
     }
 
     fn message(&mut self, lsn: Lsn, index: Option<u32>, sent_us: i64, prefix: &str, content: Bytes) {
@@ -432,10 +444,11 @@ impl Assembler {
     }
 
     fn row(&mut self, lsn: Lsn, relation: u32, parts: RowParts) -> Result<(), PostgresError> {
-        match self.next_change(lsn, "a row")? {
-            Some(index) => self.change(lsn, index, relation, parts),
-            None => Ok(()),
+        if let Some(index) = self.next_change(lsn, "a row")? {
+            self.change(lsn, index, relation, parts)?;
+            self.pass(lsn, index);
         }
+        Ok(())
     }
 
     /// Tells of an UPDATE of an outbox.

@@ -448,21 +448,76 @@ fn changes_outside_a_transaction_are_errors() {
     assert!(error.to_string().contains("transactional message"), "{error}");
 }
 
-#[test]
-fn how_old_a_transaction_is_shows_by_the_server_s_own_clock() {
-    let begin = payload(|out| {
+/// Of a transaction that commits at 50.
+fn begin() -> Bytes {
+    payload(|out| {
         out.put_u8(b'B');
         out.put_u64(50);
         out.put_i64(5);
         out.put_u32(9);
-    });
+    })
+}
+
+/// What was read before it is handed out, with the place where the next life begins.
+#[test]
+fn a_change_that_cannot_be_read_is_not_passed_by() {
+    let row_of = |relation: u32, cells: u16| {
+        payload(|out| {
+            out.put_u8(b'I');
+            out.put_u32(relation);
+            out.put_u8(b'N');
+            out.put_u16(cells);
+            (0..cells).for_each(|_| out.put_slice(&[b't', 0, 0, 0, 1, b'5']));
+        })
+    };
+    let apply = |assembler: &mut Assembler, payload: &Bytes| assembler.apply(Lsn(10), SENT_US, payload);
+    let too_large = |assembler: &mut Assembler| {
+        let head = OversizedHead::Row {
+            relation: 99,
+            operation: Operation::Insert,
+        };
+        assembler.oversized(Lsn(10), SENT_US, &head, 9, 8)
+    };
+    type Fail<'a> = &'a dyn Fn(&mut Assembler) -> Result<(), PostgresError>;
+    let fails: [Fail<'_>; 3] = [
+        &|assembler| apply(assembler, &row_of(99, 1)),
+        &|assembler| apply(assembler, &row_of(RELATION, 2)),
+        &too_large,
+    ];
+    for fail in fails {
+        for read_before in [0, 1] {
+            let open = |position: PostgresPosition| {
+                let mut assembler = Assembler::new("d", selector(), position);
+                for payload in [begin(), relation(RELATION, "t")] {
+                    apply(&mut assembler, &payload).unwrap();
+                }
+                (0..read_before).for_each(|_| apply(&mut assembler, &row_of(RELATION, 1)).unwrap());
+                assembler
+            };
+            let mut assembler = open(start());
+            fail(&mut assembler).unwrap_err();
+            let batch = assembler.take_batch().unwrap();
+            assert_eq!(batch.events.len(), read_before);
+            let Position::Postgres(saved) = batch.end else {
+                panic!("a position in PostgreSQL's log")
+            };
+            let mut again = open(saved);
+            apply(&mut again, &row_of(RELATION, 1)).unwrap();
+            let ids = ids(&again.take_batch().unwrap().events);
+            assert_eq!(ids.len(), 1, "{ids:?}");
+        }
+    }
+}
+
+#[test]
+fn how_old_a_transaction_is_shows_by_the_server_s_own_clock() {
     let committed_us = super::super::wire::unix_us(5);
     for (sent_us, lag) in [
         (committed_us + 80_000, Duration::from_millis(80)),
         (committed_us - 1, Duration::ZERO),
     ] {
         let mut assembler = Assembler::new("d", selector(), start());
-        assembler.apply(Lsn(40), sent_us, &begin).unwrap();
+        assembler.apply(Lsn(40), sent_us, &begin()).unwrap();
         assert_eq!(assembler.lag(), lag);
     }
 }
