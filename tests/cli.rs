@@ -1,7 +1,7 @@
 //! The command line: exit codes, what is said where, and several pipelines in one process.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -145,7 +145,7 @@ fn a_reader_that_goes_away_changes_no_exit_code() {
     let bed = TestBed::new();
     let relay = bed.relay(OUTBOX);
     let pipeline = relay.pipeline_file();
-    let arguments: [&[&OsStr]; 4] = [
+    let arguments: [&[&OsStr]; 5] = [
         &["schema".as_ref()],
         &["validate".as_ref(), pipeline.as_ref()],
         &["check".as_ref(), pipeline.as_ref()],
@@ -154,10 +154,11 @@ fn a_reader_that_goes_away_changes_no_exit_code() {
             "debezium".as_ref(),
             "tests/convert/postgres-connect.json".as_ref(),
         ],
+        &["validate".as_ref(), "nowhere.yaml".as_ref()],
     ];
     for arguments in arguments {
         let heard = tailpost(arguments);
-        assert!(!heard.stdout.is_empty(), "{arguments:?}");
+        assert!(!(heard.stdout.is_empty() && heard.stderr.is_empty()), "{arguments:?}");
         let (reader, writer) = io::pipe().expect("a pipe");
         drop(reader);
         let unheard = Command::new(env!("CARGO_BIN_EXE_tailpost"))
@@ -169,6 +170,21 @@ fn a_reader_that_goes_away_changes_no_exit_code() {
         assert_eq!(
             (unheard.status.code(), said),
             (Some(heard.code), heard.stderr),
+            "{arguments:?}"
+        );
+        let full = File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("a device that is full");
+        let unheard = Command::new(env!("CARGO_BIN_EXE_tailpost"))
+            .args(arguments)
+            .stderr(full)
+            .output()
+            .expect("run tailpost");
+        // What `check` counts changes beside other tests.
+        assert_eq!(
+            (unheard.status.code(), unheard.stdout.is_empty()),
+            (Some(heard.code), heard.stdout.is_empty()),
             "{arguments:?}"
         );
     }

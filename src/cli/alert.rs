@@ -111,7 +111,7 @@ pub(super) fn run(arguments: AlertArguments) -> ExitCode {
         Some(path) => match load_alerts(path, &ProcessEnvironment) {
             Ok(file) => file,
             Err(error) => {
-                eprintln!("{error}");
+                complain!("{error}");
                 return ExitCode::from(super::BAD_CONFIG);
             }
         },
@@ -121,14 +121,14 @@ pub(super) fn run(arguments: AlertArguments) -> ExitCode {
         None => None,
         Some(Ok(url)) => Some(url),
         Some(Err(expected)) => {
-            eprintln!("error: the webhook: {expected}");
+            complain!("error: the webhook: {expected}");
             return ExitCode::from(super::BAD_CONFIG);
         }
     };
     let client = match Client::new(arguments.server.http.clone()) {
         Ok(client) => client,
         Err(error) => {
-            eprintln!("error: {}", error_chain(&error));
+            complain!("error: {}", error_chain(&error));
             return ExitCode::from(super::FAILURE);
         }
     };
@@ -144,12 +144,12 @@ pub(super) fn run(arguments: AlertArguments) -> ExitCode {
     let (alerts, told) = match checked {
         Ok(checked) => checked,
         Err(error) => {
-            eprintln!("error: start the runtime: {error}");
+            complain!("error: start the runtime: {error}");
             return ExitCode::from(super::FAILURE);
         }
     };
     if let Err(error) = &told {
-        eprintln!("error: {}", error_chain(error));
+        complain!("error: {}", error_chain(error));
     }
     match (told, alerts.is_empty()) {
         (_, false) if arguments.fail_on_alert => ExitCode::from(ALERTS),

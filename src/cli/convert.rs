@@ -88,7 +88,7 @@ pub(super) fn run(arguments: &ConvertArguments) -> ExitCode {
         Ok(true) => super::SUCCESS,
         Ok(false) => ExitCode::from(super::FAILURE),
         Err(error) => {
-            eprintln!("{}", error_chain(&error));
+            complain!("{}", error_chain(&error));
             ExitCode::from(super::BAD_CONFIG)
         }
     }
@@ -106,7 +106,7 @@ fn convert(arguments: &DebeziumArguments) -> Result<bool, CommandError> {
         file: shown(&arguments.file),
         error,
     })?;
-    eprint!("{}", conversion.report);
+    output::tell(format_args!("{}", conversion.report));
     match (&arguments.check, &arguments.output) {
         (Some(path), _) => check(&conversion, path),
         (None, Some(path)) => {

@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &LedgerArguments) -> ExitCode {
     match verify_all(arguments) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("{}", error_chain(&error));
+            complain!("{}", error_chain(&error));
             ExitCode::from(super::FAILURE)
         }
     }
@@ -65,7 +65,7 @@ fn verify_all(arguments: &VerifyArguments) -> Result<ExitCode, ReadError> {
     let is_of_another = |path: &Path| arguments.paths.iter().any(|ledger| is_full_file_of(path, ledger));
     let ledgers: Vec<&PathBuf> = arguments.paths.iter().filter(|path| !is_of_another(path)).collect();
     if arguments.expect_last.is_some() && ledgers.len() > 1 {
-        eprintln!("--expect-last is of one ledger: found {}", ledgers.len());
+        complain!("--expect-last is of one ledger: found {}", ledgers.len());
         return Ok(ExitCode::from(super::BAD_CONFIG));
     }
     let mut looks = Vec::new();
@@ -80,7 +80,7 @@ fn verify_all(arguments: &VerifyArguments) -> Result<ExitCode, ReadError> {
     looks
         .iter()
         .filter_map(Look::problem)
-        .for_each(|problem| eprintln!("{problem}"));
+        .for_each(|problem| complain!("{problem}"));
     Ok(match looks.iter().all(|look| look.problem().is_none()) {
         true => super::SUCCESS,
         false => ExitCode::from(super::FAILURE),

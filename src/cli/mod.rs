@@ -3,6 +3,13 @@
 //! Results go to stdout, log lines and errors to stderr. Exit codes: 0 a clean stop, 1 a failure, 2 a bad configuration
 //! or usage, 3 alerts where they are to fail.
 
+/// A line on standard error: see [`output::tell`].
+macro_rules! complain {
+    ($($text:tt)*) => {
+        $crate::cli::output::tell(format_args!("{}\n", format_args!($($text)*)))
+    };
+}
+
 mod alert;
 mod check;
 mod client;
@@ -136,7 +143,7 @@ pub fn main() -> ExitCode {
 /// What a command's tasks run on.
 fn runtime() -> Result<Runtime, ExitCode> {
     Runtime::new().map_err(|error| {
-        eprintln!("start the runtime: {error}");
+        complain!("start the runtime: {error}");
         ExitCode::from(FAILURE)
     })
 }
@@ -147,13 +154,13 @@ fn load(paths: &[PathBuf]) -> Result<Vec<Loaded>, ExitCode> {
         Ok(loaded) => {
             for file in &loaded {
                 for note in &file.notes {
-                    eprintln!("{note}");
+                    complain!("{note}");
                 }
             }
             Ok(loaded)
         }
         Err(errors) => {
-            eprintln!("{errors}");
+            complain!("{errors}");
             Err(ExitCode::from(BAD_CONFIG))
         }
     }
@@ -165,7 +172,7 @@ fn load_one(path: &Path) -> Result<Pipeline, ExitCode> {
     match (loaded.pop(), loaded.is_empty()) {
         (Some(file), true) => Ok(file.pipeline),
         _ => {
-            eprintln!("{}: a folder of several pipelines: expected one file", path.display());
+            complain!("{}: a folder of several pipelines: expected one file", path.display());
             Err(ExitCode::from(BAD_CONFIG))
         }
     }

@@ -1,5 +1,6 @@
-//! What a command says on standard output.
+//! What a command says on standard output and standard error.
 
+use std::fmt;
 use std::io::{self, Write as _};
 
 /// Writes a text. A reader that has gone away, such as `head`, has enough: the command goes on to its exit code.
@@ -17,6 +18,11 @@ pub(super) fn print(text: impl AsRef<[u8]>) -> io::Result<()> {
 /// The same of a command whose exit code says what matters.
 pub(super) fn say(text: impl AsRef<[u8]>) {
     if let Err(error) = print(text) {
-        eprintln!("error: write to stdout: {error}");
+        complain!("error: write to stdout: {error}");
     }
+}
+
+/// Writes a text to standard error. Where that is closed or full, the exit code says what matters: the command must not end by it.
+pub(super) fn tell(text: fmt::Arguments<'_>) {
+    let _ = io::stderr().write_fmt(text);
 }

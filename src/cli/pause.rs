@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &PauseArguments, hold: Hold) -> ExitCode {
             // The others are still asked.
             Ok(Err(error)) => code = failed(&error),
             Err(error) => {
-                eprintln!("error: start the runtime: {error}");
+                complain!("error: start the runtime: {error}");
                 return ExitCode::from(super::FAILURE);
             }
         }
@@ -59,6 +59,6 @@ pub(super) fn run(arguments: &PauseArguments, hold: Hold) -> ExitCode {
 }
 
 fn failed(error: &ClientError) -> ExitCode {
-    eprintln!("error: {}", error_chain(error));
+    complain!("error: {}", error_chain(error));
     ExitCode::from(super::FAILURE)
 }

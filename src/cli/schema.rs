@@ -9,7 +9,7 @@ pub(super) fn run() -> ExitCode {
     match super::output::print(text) {
         Ok(()) => super::SUCCESS,
         Err(err) => {
-            eprintln!("error: write to stdout: {err}");
+            complain!("error: write to stdout: {err}");
             ExitCode::from(super::FAILURE)
         }
     }

@@ -23,11 +23,11 @@ pub(super) fn run(arguments: StatusArguments) -> ExitCode {
     let (json, report) = match asked {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => {
-            eprintln!("error: {}", error_chain(&error));
+            complain!("error: {}", error_chain(&error));
             return ExitCode::from(super::FAILURE);
         }
         Err(error) => {
-            eprintln!("error: start the runtime: {error}");
+            complain!("error: start the runtime: {error}");
             return ExitCode::from(super::FAILURE);
         }
     };
@@ -36,7 +36,7 @@ pub(super) fn run(arguments: StatusArguments) -> ExitCode {
         false => text::render(&report),
     };
     if let Err(error) = output::print(text) {
-        eprintln!("error: write to stdout: {error}");
+        complain!("error: write to stdout: {error}");
         return ExitCode::from(super::FAILURE);
     }
     if report.is_ready() {

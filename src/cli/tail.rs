@@ -30,7 +30,7 @@ pub(super) fn run(arguments: &TailArguments) -> ExitCode {
     let pipeline = match of_sink(pipeline, arguments.sink.as_deref()) {
         Ok(pipeline) => pipeline,
         Err(text) => {
-            eprintln!("error: {text}");
+            complain!("error: {text}");
             return ExitCode::from(super::BAD_CONFIG);
         }
     };
@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &TailArguments) -> ExitCode {
         Ok(()) => super::SUCCESS,
         Err(_) if closed.is_cancelled() => super::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            complain!("error: {error}");
             ExitCode::from(super::FAILURE)
         }
     }

@@ -42,11 +42,11 @@ pub(super) fn run(arguments: &DemoArguments) -> ExitCode {
     match runtime.block_on(play_or_stop(arguments.db)) {
         Ok(true) => super::SUCCESS,
         Ok(false) => {
-            eprintln!("demo stopped; nothing is left behind");
+            complain!("demo stopped; nothing is left behind");
             ExitCode::from(super::FAILURE)
         }
         Err(error) => {
-            eprintln!("demo failed: {}", error_chain(&error));
+            complain!("demo failed: {}", error_chain(&error));
             ExitCode::from(super::FAILURE)
         }
     }

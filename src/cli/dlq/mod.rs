@@ -136,7 +136,7 @@ pub(super) fn run(arguments: DlqArguments) -> ExitCode {
         // Whoever read it has enough.
         Err(DlqError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => super::SUCCESS,
         Err(error) => {
-            eprintln!("{}", error_chain(&error));
+            complain!("{}", error_chain(&error));
             ExitCode::from(if error.is_usage() {
                 super::BAD_CONFIG
             } else {

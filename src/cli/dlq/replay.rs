@@ -114,7 +114,7 @@ pub(super) async fn run(
         || matches!(pipeline.dispatches, Some(Dispatches::Stdout));
     let say = |text: String| match has_stdout {
         true => {
-            eprint!("{text}");
+            crate::cli::output::tell(format_args!("{text}"));
             Ok(())
         }
         // A reader that has gone away must not end what was begun.
@@ -156,7 +156,7 @@ pub(super) async fn run(
         if let (Some(dispatches), Ok(why)) = (&mut dispatches, &sent) {
             let written = dispatches.write(&letter.sink, entry(letter, &record, why.clone()));
             if let Err(error) = written {
-                eprintln!("the dispatch record of {id} cannot be written: {error}");
+                complain!("the dispatch record of {id} cannot be written: {error}");
             }
         }
         match sent {
@@ -179,7 +179,7 @@ pub(super) async fn run(
     if let Some(dispatches) = dispatches {
         let lost = dispatches.close().await;
         if lost > 0 {
-            eprintln!("the collector did not take {lost} dispatch records");
+            complain!("the collector did not take {lost} dispatch records");
         }
     }
     let Counts {

@@ -142,7 +142,7 @@ pub(super) fn run(arguments: PositionArguments) -> ExitCode {
     match result {
         Ok(()) => super::SUCCESS,
         Err(error) => {
-            eprintln!("{}", error_chain(&error));
+            complain!("{}", error_chain(&error));
             ExitCode::from(if error.is_usage() {
                 super::BAD_CONFIG
             } else {
