@@ -421,7 +421,7 @@ fn two_routers_of_mariadb_with_layouts_of_their_own() {
             records: &[
                 Expected {
                     topic: "ledger.entry.debit",
-                    key: Some("k"),
+                    key: Some("\"k\""),
                     value: Some("one"),
                     headers: &[("id", ID)],
                 },

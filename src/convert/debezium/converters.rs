@@ -117,6 +117,9 @@ fn converter(work: &mut Work, of: &str) -> (Converter, String) {
     }
 }
 
+/// Of a converter for binary values: that for the others.
+const DELEGATE: &str = "delegate.converter.type";
+
 fn connect_converter(work: &mut Work, of: &str) -> (Converter, String) {
     let name = format!("{of}.converter");
     let (own, sub) = (work.take(&name), format!("{name}."));
@@ -138,8 +141,30 @@ fn connect_converter(work: &mut Work, of: &str) -> (Converter, String) {
         }
         return cloud.unwrap_or_else(|| assumed(work, of, &name));
     };
-    let class = given.value.rsplit('.').next().unwrap_or_default();
-    let setting = |name: &str| settings.iter().find(|(known, _)| known == name).map(|(_, given)| given);
+    // What is not binary goes through a second converter, with settings of its own.
+    let is_of_binary = matches!(simple_name(&given), "BinaryDataConverter" | "ByteBufferConverter");
+    let delegate = settings.iter().position(|(name, _)| is_of_binary && name == DELEGATE);
+    let delegate = delegate.map(|at| settings.remove(at).1);
+    // The payload that it is there for is binary, which keys and headers hardly are.
+    let is_delegated = of != "value";
+    let class = simple_name(delegate.as_ref().filter(|_| is_delegated).unwrap_or(&given));
+    let own_name = |name: &str| match &delegate {
+        Some(_) => name
+            .strip_prefix(DELEGATE)
+            .and_then(|name| name.strip_prefix('.'))
+            .map(str::to_owned),
+        None => Some(name.to_owned()),
+    };
+    let settings: Vec<(Option<String>, Given)> = settings
+        .into_iter()
+        .map(|(name, given)| (own_name(&name), given))
+        .collect();
+    let setting = |name: &str| {
+        settings
+            .iter()
+            .find(|(known, _)| known.as_deref() == Some(name))
+            .map(|(_, given)| given)
+    };
     let converter = match class {
         "StringConverter"
         | "SimpleHeaderConverter"
@@ -151,6 +176,22 @@ fn connect_converter(work: &mut Work, of: &str) -> (Converter, String) {
         },
         _ => Converter::Other,
     };
+    match (&delegate, converter) {
+        (Some(delegate), _) if !is_delegated => work.different(
+            &delegate.option,
+            "of payloads that are not binary, such as those of a jsonb or text column, and expanded ones: here they are sent as they are. Where this is a \
+             JsonConverter, those are texts in quotes there: write `payload_as: json_string`",
+        ),
+        (Some(delegate), Converter::Json { .. } | Converter::Text) => work.taken(&delegate.option, place(of)),
+        (Some(delegate), Converter::Other) => {
+            work.not_possible(&delegate.option, "no converter that is known here: see the one that it belongs to");
+        }
+        (None, _) if is_of_binary => work.different(
+            &given.option,
+            "without a delegate it fails there on what is not binary: here all payloads are sent as they are",
+        ),
+        (None, _) => {}
+    }
     if class == "StringConverter" && of == "value" {
         work.different(
             &given.option,
@@ -161,7 +202,7 @@ fn connect_converter(work: &mut Work, of: &str) -> (Converter, String) {
         work.taken(&given.option, place(of));
     }
     for (name, given) in &settings {
-        match (converter, name.as_str()) {
+        match (converter, name.as_deref().unwrap_or_default()) {
             (Converter::Json { .. }, "schemas.enable") => work.taken(&given.option, place(of)),
             (Converter::Other, _) => work.not_possible(&given.option, "see the converter that it belongs to"),
             (Converter::Json { .. }, "decimal.format") if work.has_placed || of == "key" => work.different(
@@ -172,6 +213,11 @@ fn connect_converter(work: &mut Work, of: &str) -> (Converter, String) {
         }
     }
     (converter, given.option)
+}
+
+/// The class without its package.
+fn simple_name(given: &Given) -> &str {
+    given.value.rsplit('.').next().unwrap_or_default()
 }
 
 fn place(of: &str) -> &'static str {

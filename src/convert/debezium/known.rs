@@ -18,6 +18,10 @@ const LOGGED: &str = "errors are logged, counted, and dealt with by `spec.errors
 /// Names, or beginnings of names that end in `.*`.
 const NOT_NEEDED: &[(&[&str], &str)] = &[
     (
+        &["database.allowPublicKeyRetrieval", "driver.allowPublicKeyRetrieval"],
+        "without TLS the server's key is asked for wherever a password needs it",
+    ),
+    (
         &[
             "poll.interval.ms",
             "max.batch.size",
@@ -176,8 +180,8 @@ const OF_TABLES: &[(&[&str], &str, Fate, &str)] = &[
         ],
         "a router publishes the columns that it names, and no others",
         Fate::NotPossible,
-        "EVERY column of the ordinary tables is published: take columns out by a processor of type `mask` (`action: remove`), or by a \
-         column list of the publication",
+        "EVERY column of the ordinary tables is published: take columns out by a processor of type `mask` (`action: remove`), or on \
+         PostgreSQL by a column list of the publication",
     ),
     (
         &["message.key.columns"],
@@ -307,7 +311,7 @@ fn by_value(work: &Work, name: &str, given: &Given) -> Option<(Fate, &'static st
             false => Some((
                 Fate::Different,
                 "there the connector goes on past what it cannot read; here the pipeline halts at it: name a topic for such events in \
-                 `spec.dead_letter`, or write `errors: {invalid: skip}`",
+                 `spec.dead_letter`, or write `errors: {invalid: skip, unroutable: skip}`",
             )),
         },
         "provide.transaction.metadata" => match given.is("true") {

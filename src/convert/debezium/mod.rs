@@ -415,7 +415,7 @@ fn tell_of_all(work: &mut Work) {
         Some(given) if given.is("all") => work.different(
             &given.option,
             "rows that fail are lost there. Here the pipeline halts at one: name a topic for them in `spec.dead_letter`, or write \
-             `errors: {invalid: skip}`",
+             `errors: {invalid: skip, unroutable: skip}`",
         ),
         Some(given) => work.taken(&given.option, "spec.errors, by default: halt"),
         None => {}

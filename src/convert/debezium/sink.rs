@@ -83,13 +83,20 @@ pub(super) fn sink(work: &mut Work, ordinary: Option<(&Given, Database)>) -> Map
 }
 
 fn set_brokers(work: &mut Work, config: &mut Mapping) {
-    const HISTORY: &str = "schema.history.internal.kafka.bootstrap.servers";
+    // Today's name, and that of Debezium 1.x.
+    const HISTORY: [&str; 2] = [
+        "schema.history.internal.kafka.bootstrap.servers",
+        "database.history.kafka.bootstrap.servers",
+    ];
     let own = work.take_or_worker("producer.bootstrap.servers");
     let worker = work
         .worker
         .as_ref()
         .and_then(|worker| worker.get("bootstrap.servers").cloned());
-    match own.or(worker).or_else(|| work.take(HISTORY)) {
+    match own
+        .or(worker)
+        .or_else(|| HISTORY.iter().find_map(|name| work.take(name)))
+    {
         Some(given) => {
             let brokers = work.value(&given);
             work.place(config, PATH, "brokers", Node::text(brokers), &given.option);
