@@ -181,6 +181,7 @@ pub(crate) fn killed_inside_a_large_transaction(bed: &Bed, pipeline: &str, count
     relay.sigkill();
     let saved = wait_saved(&relay, "a place inside", middle);
     let before = bed.reader(&["a"]).all().len();
+    assert!(before < count, "all {count} came before it was killed");
     bed.kafka.create_topic(&bed.topic("b"), 4, &[]);
     let mut reader = bed.reader(&["a", "b"]);
     relay.rewrite(&bed.fill(&pipeline.replace("<delivery>", "drain_timeout: 1s")));

@@ -114,7 +114,7 @@ pub(super) async fn run(
         || matches!(pipeline.dispatches, Some(Dispatches::Stdout));
     let say = |text: String| match has_stdout {
         true => {
-            crate::cli::output::tell(format_args!("{text}"));
+            output::tell(format_args!("{text}"));
             Ok(())
         }
         // A reader that has gone away must not end what was begun.

@@ -117,8 +117,10 @@ fn converter(work: &mut Work, of: &str) -> (Converter, String) {
     }
 }
 
-/// Of a converter for binary values: that for the others.
+/// Of a converter for binary values: the one for all others.
 const DELEGATE: &str = "delegate.converter.type";
+/// How that one's own settings begin.
+const DELEGATES_OWN: &str = "delegate.converter.type.";
 
 fn connect_converter(work: &mut Work, of: &str) -> (Converter, String) {
     let name = format!("{of}.converter");
@@ -146,24 +148,12 @@ fn connect_converter(work: &mut Work, of: &str) -> (Converter, String) {
     let delegate = settings.iter().position(|(name, _)| is_of_binary && name == DELEGATE);
     let delegate = delegate.map(|at| settings.remove(at).1);
     // The payload that it is there for is binary, which keys and headers hardly are.
-    let is_delegated = of != "value";
-    let class = simple_name(delegate.as_ref().filter(|_| is_delegated).unwrap_or(&given));
-    let own_name = |name: &str| match &delegate {
-        Some(_) => name
-            .strip_prefix(DELEGATE)
-            .and_then(|name| name.strip_prefix('.'))
-            .map(str::to_owned),
-        None => Some(name.to_owned()),
-    };
-    let settings: Vec<(Option<String>, Given)> = settings
-        .into_iter()
-        .map(|(name, given)| (own_name(&name), given))
-        .collect();
+    let class = simple_name(delegate.as_ref().filter(|_| of != "value").unwrap_or(&given));
+    let prefix = if delegate.is_some() { DELEGATES_OWN } else { "" };
     let setting = |name: &str| {
-        settings
-            .iter()
-            .find(|(known, _)| known.as_deref() == Some(name))
-            .map(|(_, given)| given)
+        let mut settings = settings.iter();
+        let named = settings.find(|(known, _)| known.strip_prefix(prefix) == Some(name));
+        named.map(|(_, given)| given)
     };
     let converter = match class {
         "StringConverter"
@@ -176,21 +166,9 @@ fn connect_converter(work: &mut Work, of: &str) -> (Converter, String) {
         },
         _ => Converter::Other,
     };
-    match (&delegate, converter) {
-        (Some(delegate), _) if !is_delegated => work.different(
-            &delegate.option,
-            "of payloads that are not binary, such as those of a jsonb or text column, and expanded ones: here they are sent as they are. Where this is a \
-             JsonConverter, those are texts in quotes there: write `payload_as: json_string`",
-        ),
-        (Some(delegate), Converter::Json { .. } | Converter::Text) => work.taken(&delegate.option, place(of)),
-        (Some(delegate), Converter::Other) => {
-            work.not_possible(&delegate.option, "no converter that is known here: see the one that it belongs to");
-        }
-        (None, _) if is_of_binary => work.different(
-            &given.option,
-            "without a delegate it fails there on what is not binary: here all payloads are sent as they are",
-        ),
-        (None, _) => {}
+    if is_of_binary {
+        let delegate = delegate.as_ref();
+        tell_of_delegate(work, of, &given, delegate, converter);
     }
     if class == "StringConverter" && of == "value" {
         work.different(
@@ -202,7 +180,7 @@ fn connect_converter(work: &mut Work, of: &str) -> (Converter, String) {
         work.taken(&given.option, place(of));
     }
     for (name, given) in &settings {
-        match (converter, name.as_deref().unwrap_or_default()) {
+        match (converter, name.strip_prefix(prefix).unwrap_or_default()) {
             (Converter::Json { .. }, "schemas.enable") => work.taken(&given.option, place(of)),
             (Converter::Other, _) => work.not_possible(&given.option, "see the converter that it belongs to"),
             (Converter::Json { .. }, "decimal.format") if work.has_placed || of == "key" => work.different(
@@ -213,6 +191,25 @@ fn connect_converter(work: &mut Work, of: &str) -> (Converter, String) {
         }
     }
     (converter, given.option)
+}
+
+/// Of a converter for binary values, whose others go to another one.
+fn tell_of_delegate(work: &mut Work, of: &str, binary: &Given, delegate: Option<&Given>, converter: Converter) {
+    match (delegate, converter) {
+        (Some(delegate), _) if of == "value" => work.different(
+            &delegate.option,
+            "of payloads that are not binary, such as those of a jsonb or text column, and expanded ones: here they are sent as they are. \
+             Where this is a JsonConverter, those are texts in quotes there: write `payload_as: json_string`",
+        ),
+        (Some(delegate), Converter::Other) => {
+            work.not_possible(&delegate.option, "no converter that is known here: see the one that it belongs to");
+        }
+        (Some(delegate), Converter::Json { .. } | Converter::Text) => work.taken(&delegate.option, place(of)),
+        (None, _) => work.different(
+            &binary.option,
+            "without a delegate it fails there on what is not binary: here all payloads are sent as they are",
+        ),
+    }
 }
 
 /// The class without its package.
