@@ -67,6 +67,13 @@ pub(super) fn tell(work: &mut Work, mut transform: Transform) {
         ),
     };
     work.report.add(fate, &transform.option, text);
+    if let Some(predicate) = &transform.predicate {
+        let text = format!(
+            "for the records that it is for, and no others: see {}",
+            transform.option
+        );
+        work.report.add(fate, &predicate.option, text);
+    }
     for (_, given) in transform.settings.take_rest() {
         work.report.add(fate, given.option, format!("see {}", transform.option));
     }

@@ -112,8 +112,16 @@ pub(super) fn take(work: &mut Work) -> Vec<Transform> {
 
 fn take_predicate(work: &mut Work, settings: &mut Settings) -> Option<Predicate> {
     let negate = settings.take("negate");
-    let name = settings.take("predicate")?;
-    let is_negated = negate.is_some_and(|negate| negate.is("true"));
+    let Some(name) = settings.take("predicate") else {
+        if let Some(negate) = negate {
+            work.not_needed(&negate.option, "there is no predicate that it could turn around");
+        }
+        return None;
+    };
+    let is_negated = negate.as_ref().is_some_and(|negate| negate.is("true"));
+    if let Some(negate) = negate {
+        work.not_needed(&negate.option, "told of with its predicate");
+    }
     // Others may name it too, so it stays.
     let option = |end: &str| format!("predicates.{}.{end}", name.value);
     let class = work.settings.get(&option("type")).map(|given| given.value.clone());
@@ -136,7 +144,9 @@ fn forget_unused(work: &mut Work) {
     for (_, given) in unused {
         work.not_needed(&given.option, "`transforms` does not name it: without effect there too");
     }
-    work.take("predicates");
+    if let Some(given) = work.take("predicates") {
+        work.not_needed(&given.option, "predicates are told of below");
+    }
     for (_, given) in work.settings.take_under("predicates.") {
         work.report
             .add(Fate::Taken, given.option, "decides which outboxes a processor takes");
