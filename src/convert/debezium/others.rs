@@ -69,7 +69,7 @@ pub(super) fn tell(work: &mut Work, mut transform: Transform) {
     work.report.add(fate, &transform.option, text);
     if let Some(predicate) = &transform.predicate {
         let text = format!(
-            "for the records that it is for, and no others: see {}",
+            "the transform leaves all other records as they are: see {}",
             transform.option
         );
         work.report.add(fate, &predicate.option, text);
